@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
@@ -11,7 +12,8 @@ use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
 use crate::convert;
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::instance::{Answer, Endpoint, Lanes, Work, other_question};
+use crate::host::Losses;
+use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, other_question, probe_endpoint};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
@@ -33,9 +35,26 @@ impl WasmHandler {
         plugin: LoadedPlugin,
         spec: EndpointSpec,
     ) -> Result<(Arc<Self>, Result<(), SandboxError>), SandboxError> {
-        let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Handler, spec)?);
+        let (handler, opening) = Self::spawn(plugin, spec)?;
         let opened = opening.await;
-        Ok((Arc::new(Self { lanes }), opened))
+        Ok((handler, opened))
+    }
+
+    /// The same without waiting for the first `open`s: calls wait in the lanes until one is open. The second part tells how they
+    /// went, and needn't be awaited.
+    pub(crate) fn spawn(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<(Arc<Self>, Opening), SandboxError> {
+        let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Handler, spec)?);
+        Ok((Arc::new(Self { lanes }), opening))
+    }
+
+    /// Opens one instance with purpose `probe` and closes it: whether a handler would work, while another generation serves.
+    pub(crate) async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
+        probe_endpoint(&Endpoint::new(plugin, World::Handler, spec)?).await
+    }
+
+    /// Tells of each instance that is lost.
+    pub(crate) fn losses(&self) -> watch::Receiver<Losses> {
+        self.lanes.endpoint.context.losses.subscribe()
     }
 
     /// Tries `open` again on every lane that waits or was refused.

@@ -252,6 +252,11 @@ impl FakeHandler {
         self.beside.lock().clone()
     }
 
+    /// Before it is used: batches of up to so many.
+    pub fn set_batch(&self, most: u32) {
+        self.limits.lock().max_batch = most;
+    }
+
     /// The calls so far, with their lanes.
     pub fn calls(&self) -> Vec<(u32, Vec<Inbound>)> {
         self.calls.lock().clone()

@@ -36,6 +36,8 @@ waybill_plugin::export_provision!(NatsSource);
 
 /// Abilities of this source.
 const FEATURES: [&str; 5] = ["nack", "nack-delay", "extend", "reject", "delivery-count"];
+/// The same of one with a consumer of its own.
+const RESUMES: &str = "resumes";
 /// Codes of what goes wrong while the connection is well: the consumer, its stream, our rights.
 const OF_THE_CONSUMER: [&str; 7] = [
     "NATS.CONSUMER",
@@ -79,6 +81,10 @@ impl Source for NatsSource {
         };
         source.ready(&mut connection, args.purpose == OpenPurpose::Probe, deadline).await?;
         source.pool.put(connection, deadline).await;
+        if source.keys().consumer.is_none() {
+            // It ends with this instance, and the next one begins behind the place that the host keeps.
+            opened.features.push(RESUMES.to_owned());
+        }
         if let Some(ms) = source.state.longest_wait() {
             opened = opened.settling_within(ms);
         }

@@ -42,7 +42,7 @@ pub struct Stream {
     replicas: Option<u32>,
     #[serde(deserialize_with = "from_millis", serialize_with = "as_nanos", skip_serializing_if = "Option::is_none")]
     max_age: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "from_size", skip_serializing_if = "Option::is_none")]
     max_bytes: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_msgs: Option<i64>,
@@ -56,6 +56,40 @@ pub struct Stream {
 
 fn from_millis<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u32>, D::Error> {
     waybill_plugin::config::millis(input).map(Some)
+}
+
+fn from_size<'de, D: Deserializer<'de>>(input: D) -> Result<Option<i64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number of bytes, or a text like \"10GB\" or \"512MiB\"")]
+    enum Either {
+        Number(i64),
+        Text(String),
+    }
+    match Either::deserialize(input)? {
+        Either::Number(number) => Ok(Some(number)),
+        Either::Text(text) => parse_size(&text).map(Some).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "`{text}` is no size: write a whole number and KB, MB, GB or TB, or KiB, MiB, GiB or TiB"
+            ))
+        }),
+    }
+}
+
+fn parse_size(text: &str) -> Option<i64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let factor: i64 = match unit.trim() {
+        "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    };
+    number.parse::<i64>().ok()?.checked_mul(factor)
 }
 
 fn as_nanos<S: Serializer>(millis: &Option<u32>, output: S) -> Result<S::Ok, S::Error> {
@@ -198,6 +232,24 @@ mod tests {
         let stream = wants(r#"{"subjects":["orders.>"],"max_age":"24h","duplicate_window":"2m","replicas":3}"#);
         let text = r#"{"name":"ORDERS","subjects":["orders.>"],"num_replicas":3,"max_age":86400000000000,"duplicate_window":120000000000}"#;
         assert_eq!(Value::Object(stream), serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    /// As source document 5 writes it.
+    #[test]
+    fn sizes_and_ages_have_units() {
+        let stream = wants(
+            r#"{"name":"SEA_EVENTS","subjects":["sea.event.>"],"retention":"limits","max_age":"7d","max_bytes":"10GB",
+                "storage":"file","replicas":3}"#,
+        );
+        assert_eq!(stream["max_age"], 604_800_000_000_000_u64);
+        for (size, bytes) in [("\"10GB\"", 10_000_000_000_i64), ("\"4 GiB\"", 1 << 32), ("-1", -1), ("1024", 1_024)] {
+            let stream = wants(&format!(r#"{{"subjects":["a"],"max_bytes":{size}}}"#));
+            assert_eq!(stream["max_bytes"], bytes, "{size}");
+        }
+        for wrong in ["\"10\"", "\"GB\"", "\"10gb\"", "\"-1GB\"", "\"99999999999GB\"", "1.5"] {
+            let text = format!(r#"{{"subjects":["a"],"max_bytes":{wrong}}}"#);
+            assert_eq!(waybill_plugin::config::parse::<Stream>(&text).unwrap_err().path, "max_bytes", "{wrong}");
+        }
     }
 
     #[test]

@@ -75,7 +75,8 @@ impl Source for RabbitmqSource {
             peer: Some(connection.wire().peer().to_owned()),
             tick_every: Some(half.unwrap_or(TICK_MS_WITHOUT_HEARTBEATS)),
             features: FEATURES.map(str::to_owned).into(),
-            ..Opened::new()
+            // A host that is cut off from its store, and not from the server, has its deliveries for as long.
+            ..Opened::new().settling_within(pool.config().own.consumer_timeout)
         };
         pool.put(connection, deadline).await;
         let serves = args.purpose == OpenPurpose::Serve;

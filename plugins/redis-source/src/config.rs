@@ -7,6 +7,9 @@ use waybill_redis_wire::group::{Group, from_the_start};
 
 pub(crate) type Config = broker::Config<Keys>;
 
+/// Longest key of a stream, in bytes: with an entry's id behind it, it names messages, and a name has 512 bytes at most.
+const STREAM_BYTES_MAX: usize = 470;
+
 /// The keys beside those of every broker. Servers are tried in the order in which they are listed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -67,6 +70,9 @@ impl broker::Keys for Keys {
                 return wrong(path, "holds a control character");
             }
         }
+        if self.stream.len() > STREAM_BYTES_MAX {
+            return wrong("stream", "has more than 470 bytes: what has no id of its own is named by it");
+        }
         if self.payload_field.is_empty() {
             return wrong("payload_field", "is empty: name it");
         }
@@ -114,8 +120,10 @@ mod tests {
 
     #[test]
     fn what_can_not_work_is_refused_with_its_place() {
+        let long = "s".repeat(471);
         for (json, path) in [
             (r#"{}"#, "stream"),
+            (&format!(r#"{{"stream":"{long}"}}"#), "stream"),
             (r#"{"stream":"a\nb"}"#, "stream"),
             (r#"{"stream":"a","group":""}"#, "group"),
             (r#"{"stream":"a","consumer":""}"#, "consumer"),

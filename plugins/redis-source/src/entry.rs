@@ -20,6 +20,11 @@ pub(crate) struct Entry {
     pub(crate) delivery: Option<Delivery>,
 }
 
+/// The id of a delivery's entry: its token.
+pub(crate) fn id_of(delivery: &Delivery) -> Option<String> {
+    String::from_utf8(delivery.token.clone()).ok()
+}
+
 /// How entries become deliveries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping<'a> {
@@ -66,7 +71,8 @@ fn delivery(id: &str, fields: &[Reply<'_>], mapping: Mapping<'_>) -> Delivery {
     };
     let payload = pairs().find(|(name, _)| *name == mapping.payload_field.as_bytes()).map(|(_, value)| value);
     let mut delivery = Delivery::new(id, mapping.stream, payload.unwrap_or_default());
-    delivery.position = Some(id.to_owned());
+    // Two streams may have entries of one id.
+    delivery.position = Some(format!("{}/{id}", mapping.stream));
     delivery.occurred_at = id.split_once('-').and_then(|(millis, _)| millis.parse().ok());
     delivery.settle_within = Some(mapping.ack_wait);
     let mut others = Map::new();
@@ -162,7 +168,10 @@ mod tests {
         ];
         let all = entries(b"%1\r\n", &[entry("1700000000001-3", &fields)]);
         let delivery = all.first().unwrap().delivery.clone().unwrap();
-        assert_eq!((delivery.id.as_deref(), delivery.position.as_deref()), (Some("m1"), Some("1700000000001-3")));
+        assert_eq!(
+            (delivery.id.as_deref(), delivery.position.as_deref()),
+            (Some("m1"), Some("orders.created/1700000000001-3"))
+        );
         assert_eq!((delivery.token.as_slice(), delivery.topic.as_str()), (&b"1700000000001-3"[..], "orders.created"));
         assert_eq!((delivery.tenant.as_deref(), delivery.key.as_deref()), (Some("acme"), Some("order-1")));
         assert_eq!((delivery.event_version, delivery.content_type.as_deref()), (Some(3), Some("text/plain")));
@@ -178,6 +187,17 @@ mod tests {
         assert_eq!(delivery.payload, br#"{"order":"7"}"#);
         assert_eq!(delivery.content_type.as_deref(), Some("application/json"));
         assert_eq!((delivery.id, delivery.occurred_at), (None, Some(1_700_000_000_001)));
+    }
+
+    #[test]
+    fn entries_of_two_streams_have_two_positions() {
+        let bytes = [b"*1\r\n".to_vec(), entry("1700000000001-0", &[("payload", b"{}")])].concat();
+        let reply = resp::next(&bytes).unwrap().unwrap().0;
+        let position = |stream| {
+            let read = of_list(&reply, Mapping { stream, ..MAPPING });
+            read.first().unwrap().delivery.clone().unwrap().position.unwrap()
+        };
+        assert_eq!(["a", "b"].map(position), ["a/1700000000001-0", "b/1700000000001-0"]);
     }
 
     #[test]

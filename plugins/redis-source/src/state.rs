@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use waybill_plugin::source::{Delivery, Notices, Overtaken, Pulled, SourceArgs, overtaken};
 use waybill_plugin::transport::PluginError;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, id_of};
 
 /// Bytes of an entry before any was seen.
 const ENTRY_BYTES: usize = 16 * 1024;
@@ -80,7 +80,7 @@ impl State {
     pub(crate) fn quiesce(&self) -> Vec<String> {
         self.quiet.set(true);
         let held = self.held.take();
-        held.into_iter().filter_map(|delivery| delivery.position).collect()
+        held.iter().filter_map(id_of).collect()
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -167,7 +167,7 @@ impl State {
     /// How often each of these was delivered.
     pub(crate) fn counted(&self, id: &str, count: u32) {
         let mut held = self.held.borrow_mut();
-        if let Some(delivery) = held.iter_mut().find(|delivery| delivery.position.as_deref() == Some(id)) {
+        if let Some(delivery) = held.iter_mut().find(|delivery| delivery.token == id.as_bytes()) {
             delivery.delivery_count = Some(count);
             delivery.redelivered = count > 1;
         }
@@ -187,7 +187,7 @@ impl State {
             && let Some(delivery) = held.pop_front()
         {
             bytes += delivery.payload.len();
-            self.in_hand.borrow_mut().extend(delivery.position.clone());
+            self.in_hand.borrow_mut().extend(id_of(&delivery));
             deliveries.push(delivery);
         }
         Pulled { deliveries, caught_up: caught_up && held.is_empty(), notices: self.notices() }

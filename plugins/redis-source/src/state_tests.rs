@@ -14,12 +14,12 @@ fn state() -> State {
 
 fn entry(id: &str, bytes: usize) -> Entry {
     let mut delivery = Delivery::new(id, "orders", vec![b'x'; bytes]);
-    delivery.position = Some(id.to_owned());
+    delivery.position = Some(format!("orders/{id}"));
     Entry { id: id.to_owned(), delivery: Some(delivery) }
 }
 
 fn ids(pulled: &Pulled) -> Vec<&str> {
-    pulled.deliveries.iter().filter_map(|delivery| delivery.position.as_deref()).collect()
+    pulled.deliveries.iter().filter_map(|delivery| delivery.position.as_deref()?.strip_prefix("orders/")).collect()
 }
 
 fn attribute<'a>(notices: &'a Notices, name: &str) -> Option<&'a str> {

@@ -39,7 +39,7 @@ impl From<Mismatch> for PluginError {
 }
 
 /// Durations in a configuration, for `#[serde(deserialize_with = "waybill_plugin::config::millis")]`: a text like `"250ms"`,
-/// `"30s"`, `"5m"`, `"1h"`, or a whole number of milliseconds.
+/// `"30s"`, `"5m"`, `"1h"`, `"7d"`, or a whole number of milliseconds.
 ///
 /// # Errors
 /// Neither of the two, or more than 49 days.
@@ -47,7 +47,7 @@ pub fn millis<'de, D: serde::Deserializer<'de>>(input: D) -> Result<u32, D::Erro
     #[derive(Deserialize)]
     #[serde(
         untagged,
-        expecting = "expected a duration like \"250ms\", \"30s\", \"5m\", \"1h\", or a number of milliseconds"
+        expecting = "expected a duration like \"250ms\", \"30s\", \"5m\", \"1h\", \"7d\", or a number of milliseconds"
     )]
     enum Either {
         Number(u32),
@@ -57,7 +57,7 @@ pub fn millis<'de, D: serde::Deserializer<'de>>(input: D) -> Result<u32, D::Erro
         Either::Number(number) => Ok(number),
         Either::Text(text) => parse_millis(&text).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "`{text}` is no duration: write a whole number and ms, s, m or h, at most 49 days"
+                "`{text}` is no duration: write a whole number and ms, s, m, h or d, at most 49 days"
             ))
         }),
     }
@@ -75,6 +75,7 @@ fn parse_millis(text: &str) -> Option<u32> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.parse::<u32>().ok()?.checked_mul(factor)
@@ -99,9 +100,14 @@ mod tests {
 
     #[test]
     fn durations_are_text_with_a_unit_or_milliseconds() {
-        for (json, expected) in
-            [(r#""250ms""#, 250), (r#""30s""#, 30_000), (r#""5m""#, 300_000), (r#""1h""#, 3_600_000), ("1500", 1_500)]
-        {
+        for (json, expected) in [
+            (r#""250ms""#, 250),
+            (r#""30s""#, 30_000),
+            (r#""5m""#, 300_000),
+            (r#""1h""#, 3_600_000),
+            (r#""7d""#, 604_800_000),
+            ("1500", 1_500),
+        ] {
             let text = format!(r#"{{"inner":{{"timeout":{json}}}}}"#);
             assert_eq!(parse::<Outer>(&text).unwrap().inner.timeout, expected, "{json}");
         }
@@ -113,6 +119,7 @@ mod tests {
             (r#"{"inner":{"timeout":"soon"}}"#, "inner.timeout"),
             (r#"{"inner":{"timeout":"5000000000ms"}}"#, "inner.timeout"),
             (r#"{"inner":{"timeout":"1200h"}}"#, "inner.timeout"),
+            (r#"{"inner":{"timeout":"50d"}}"#, "inner.timeout"),
             (r#"{"inner":{"timeout":-1}}"#, "inner.timeout"),
             (r#"{"inner":{"timeout":1},"otter":1}"#, "otter"),
             (r#"{"inner":{"timeout":1}} trailing"#, "."),

@@ -159,6 +159,14 @@ impl Delivery {
         self
     }
 
+    /// It can't be a message, for this reason: the host keeps what there is of it as a dead letter (`INVALID_OUTBOX`) and acknowledges it
+    /// then.
+    #[must_use]
+    pub fn invalid(mut self, why: impl Into<String>) -> Self {
+        self.attributes.push(("invalid".to_owned(), why.into()));
+        self
+    }
+
     /// Without its payload, which has more bytes than a `pull` may hand over.
     #[must_use]
     pub fn without_payload(mut self) -> Self {

@@ -82,8 +82,8 @@ fn bucket(bytes: &[u8]) {
 
 /// A shard record with what is packed of it.
 fn record(state: InboxState) -> InboxShardRecord {
-    let InboxState { open, suspicion, contexts } = state;
-    InboxShardRecord { open, suspicion, contexts, ..InboxShardRecord::default() }
+    let InboxState { open, suspicion, contexts, positions } = state;
+    InboxShardRecord { open, suspicion, contexts, positions, ..InboxShardRecord::default() }
 }
 
 fn inbounds() -> Vec<Vec<u8>> {

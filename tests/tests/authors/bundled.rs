@@ -2,9 +2,12 @@
 
 use std::sync::LazyLock;
 
-use waybill_conformance::{Case, Options, Report, run};
+use serde_json::json;
+use waybill_conformance::{Case, Options, Report, Verdict, run};
+use waybill_core::port::transport::Transport as _;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, World};
-use waybill_testkit::nats;
+use waybill_testkit::{nats, postgres, rabbitmq, redis};
+use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
 pub fn sandbox() -> &'static Sandbox {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
@@ -22,9 +25,9 @@ async fn passes(name: &str, world: World, cases: &[&str], beside: &[&str]) -> Re
     let report = run(sandbox(), &PluginSource::Embedded(component), world, &options).await.unwrap();
     for check in &report.checks {
         let verdict = match &check.verdict {
-            waybill_conformance::Verdict::Passed { .. } => "passed",
-            waybill_conformance::Verdict::Failed { .. } => "failed",
-            waybill_conformance::Verdict::NotApplicable { .. } => "not applicable",
+            Verdict::Passed { .. } => "passed",
+            Verdict::Failed { .. } => "failed",
+            Verdict::NotApplicable { .. } => "not applicable",
         };
         let expected = if beside.contains(&check.name.as_str()) { "not applicable" } else { "passed" };
         assert_eq!(verdict, expected, "{name}: {check:#?}");
@@ -144,6 +147,75 @@ async fn nats_source_passes_against_a_real_server() {
         server.url().trim_start_matches("nats://")
     );
     passes("nats-source", World::Source, &[&case], &[]).await;
+}
+
+/// Messages that wait at the peer of a source whose acknowledgements count: the suite takes some off, and the case's own check the rest.
+const WAITING: u64 = 8;
+
+/// A case of a source at a real server, at whose end so many messages are left.
+fn case_of(config: &str, address: &str, left: usize) -> String {
+    let delivery = "[[delivery]]\ntopic = \"orders.created\"\n".repeat(left);
+    format!(
+        "[case]\nname = \"brings the rest\"\nconfig = {config}\n[peer]\nprotocol = \"external\"\naddress = \"{address}\"\n{delivery}"
+    )
+}
+
+async fn fill(plugin: &str, config: serde_json::Value) {
+    let transport = transport::open(plugin, transport::settings("suite", config)).await.expect("opens");
+    let outcomes = send(&transport, batch(0, WAITING, "orders.created")).await;
+    assert_eq!(acknowledged(&outcomes) as u64, WAITING);
+    transport.close(AMPLE).await;
+}
+
+/// RabbitMQ drops what is acknowledged and what is rejected: four messages of the suite's own checks.
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_source_passes_against_a_real_server() {
+    let server = rabbitmq::Server::shared().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    client.declare_exchange("suite", "topic").await.unwrap();
+    client.declare_queue("suite", &[]).await.unwrap();
+    client.bind("suite", "suite", "orders.#").await.unwrap();
+    fill("rabbitmq", json!({ "servers": [server.url()], "exchange": "suite" })).await;
+    let config = r#"{ servers = ["amqp://${peer}"], queue = "suite" }"#;
+    let case = case_of(config, server.url().trim_start_matches("amqp://"), 4);
+    passes("rabbitmq-source", World::Source, &[&case], &[]).await;
+}
+
+/// Redis has no place for what is rejected, so that stays: three messages are taken off.
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_source_passes_against_a_real_server() {
+    let server = redis::Server::start().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    client.ask(&["XGROUP", "CREATE", "orders.created", "suite", "0", "MKSTREAM"]).await.unwrap();
+    fill("redis", json!({ "servers": [server.url()] })).await;
+    let config = r#"{ servers = ["redis://${peer}"], stream = "orders.created", group = "suite" }"#;
+    let case = case_of(config, server.url().trim_start_matches("redis://"), 5);
+    passes("redis-source", World::Source, &[&case], &[]).await;
+}
+
+/// As a table that is published directly: whatever a claim has is given back.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_passes_against_a_real_server() {
+    let server = postgres::Server::start().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    client.query(postgres::BY_STATUS).await.unwrap();
+    let rows = "INSERT INTO outbox_events (id, routing_key, aggregate_type, aggregate_id, payload) VALUES \
+                (1, 'orders.created', 'order', 'a', '{\"n\":1}'), (2, 'orders.created', 'order', 'b', '{\"n\":2}')";
+    client.query(rows).await.unwrap();
+    let row = |number: u32, aggregate: &str| {
+        format!(
+            "[[row]]\nid = \"outbox-{number}\"\naggregate = \"order/{aggregate}\"\ntopic = \"bus:orders.created\"\nkey = \"{aggregate}\"\n\
+             payload = '{{\"n\":{number}}}'\n"
+        )
+    };
+    let case = format!(
+        "[case]\nname = \"claims both\"\nconfig = {{ url = \"postgres://app@${{peer}}/app\" }}\n\
+         [peer]\nprotocol = \"external\"\naddress = \"127.0.0.1:{}\"\n{}{}",
+        server.port(),
+        row(1, "a"),
+        row(2, "b")
+    );
+    passes("postgres", World::Table, &[&case], &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use waybill_core::port::source::{Disposition, Overtaken, Settled, Source, Source
 use waybill_core::port::transport::{ErrorKind, Fault, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::{EndpointSpec, WasmSource};
-use waybill_testkit::nats::Server;
+use waybill_testkit::nats::{Options, Server};
 use waybill_tests::source::{self, BYTES, WANTS, attribute, ids, pull, pull_all, settle};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
@@ -151,7 +151,7 @@ async fn a_payload_that_is_too_large_is_told_by_its_size_and_the_next_one_comes(
 async fn stream_and_consumer_are_provisioned_once_and_a_source_without_them_waits() {
     let server = Server::start().await.unwrap();
     let config = json!({ "durable": "ship", "ack_wait": "2m", "filter_subject": "orders.>",
-        "provision": { "stream": { "subjects": ["orders.>"], "max_age": "168h" } } });
+        "provision": { "stream": { "subjects": ["orders.>"], "max_age": "7d" } } });
     let (source, refused) = source::supervise(PLUGIN, settings(&server, &config)).await;
     assert_eq!(
         refused.map(|error| (error.kind, error.fault.code)),
@@ -217,7 +217,7 @@ async fn a_stream_made_anew_brings_new_positions_and_tells_what_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_of_its_own_begins_at_the_earliest_and_is_made_again_where_it_stood() {
+async fn a_consumer_of_its_own_begins_at_the_earliest_or_where_it_stood_also_when_it_is_made_again() {
     let server = Server::start().await.unwrap();
     server.client().await.unwrap().create_stream("ORDERS", &["orders.>"], &json!({})).await.unwrap();
     send_orders(&server, 0, 4).await;
@@ -232,6 +232,11 @@ async fn a_consumer_of_its_own_begins_at_the_earliest_and_is_made_again_where_it
     assert_eq!(ids(&again), ["m2", "m3"]);
     source.close(AMPLE).await;
     assert_eq!(api(&server, "CONSUMER.NAMES.ORDERS", &json!({})).await["consumers"], json!([]));
+    // The host remembers where it stood.
+    let wants = SourceWants { resume_after: all[1].position.clone(), ..WANTS };
+    let source = source::open(PLUGIN, settings(&server, &json!({})), wants).await.unwrap();
+    assert!(source.facts().has("resumes"));
+    assert_eq!(ids(&pull_all(&source, 2).await.1), ["m2", "m3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,6 +260,23 @@ async fn what_the_stream_removed_unread_stops_the_source_or_is_counted() {
         (ids(&pulled.deliveries), attribute(&pulled.notices.attributes, "overtaken")),
         (vec!["m7", "m8", "m9"], Some("6"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so_without_the_password() {
+    let config = "authorization { user: shop, password: s3cret }".to_owned();
+    let server = Server::start_with(Options { config, ..Options::default() }).await.unwrap();
+    for (password, kind, code) in [
+        ("another-one", ErrorKind::Denied, "NATS.AUTH"),
+        // That one is in, and looks for the stream.
+        ("s3cret", ErrorKind::Unavailable, "NATS.NO_STREAM"),
+    ] {
+        let spec = settings(&server, &json!({ "durable": "ship" }));
+        let spec = transport::grant(spec, &[("user", "shop"), ("password", password)]);
+        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{error:?}");
+        assert!(!format!("{error:?}").contains(password));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,6 +51,7 @@ async fn a_message_comes_with_all_that_its_transport_said_and_is_acknowledged() 
     send_orders(server, "source-whole", 7, 8).await;
     let source = open(server, "source-whole", json!({ "consumer_timeout": "10m" })).await;
     assert_eq!(source.facts().features, ["nack", "reject", "delivery-count"]);
+    assert_eq!(source.facts().settle_within, Some(Duration::from_secs(600)));
     let (session, all) = pull_all(&source, 1).await;
     let [delivery] = all.as_slice() else { panic!("{all:#?}") };
     assert_eq!((delivery.id.as_deref(), delivery.topic.as_str()), (Some("m7"), "orders.created"));
@@ -180,6 +181,19 @@ async fn pull_until_it_serves(source: &WasmSource) -> bool {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so_without_the_password() {
+    let server = Server::shared().await.unwrap();
+    for (password, code) in [("another-one", "RABBITMQ.AUTH"), ("guest", "RABBITMQ.NO_QUEUE")] {
+        let spec = settings(server, "source-nobody-made", &json!({}));
+        let spec = transport::grant(spec, &[("user", "guest"), ("password", password)]);
+        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        // The second one is in, and looks for the queue.
+        assert_eq!(error.fault.code, code, "{error:?}");
+        assert!(!format!("{error:?}").contains("another-one"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

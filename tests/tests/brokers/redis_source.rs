@@ -146,7 +146,7 @@ async fn an_entry_of_others_comes_as_a_json_object_of_its_fields() {
     assert_eq!((payload, all[0].id.as_deref()), (json!({ "order": "7", "amount": "3.50" }), None));
     assert_eq!(
         (all[0].position.as_deref(), all[0].content_type.as_deref()),
-        (Some(id.as_str()), Some("application/json"))
+        (Some(format!("{STREAM}/{id}").as_str()), Some("application/json"))
     );
 }
 
@@ -199,6 +199,22 @@ async fn what_was_trimmed_unread_stops_the_source_or_is_counted() {
     let pulled = pull(&source, 50).await;
     assert_eq!(attribute(&pulled.notices.attributes, "overtaken"), Some("6"));
     assert_eq!(ids(&pulled.deliveries), ["m7", "m8", "m9"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so_without_the_password() {
+    let options = Options { password: Some("s3cret".to_owned()), ..Options::default() };
+    let server = Server::start_with(options).await.unwrap();
+    for (password, kind, code) in [
+        ("another-one", ErrorKind::Denied, "REDIS.AUTH"),
+        // That one is in, and looks for the group.
+        ("s3cret", ErrorKind::Unavailable, "REDIS.NO_GROUP"),
+    ] {
+        let spec = transport::grant(settings(&server, &json!({})), &[("password", password)]);
+        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{error:?}");
+        assert!(!format!("{error:?}").contains(password));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ mod external_worker;
 mod full_disk;
 mod golden;
 mod idempotency;
+mod inbound;
 mod kill;
 mod payload_dedup;
 mod provisioning;

@@ -14,6 +14,9 @@ use crate::port::source::SourceDelivery;
 use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
+/// Attribute of a delivery that can't be a message: why. It becomes a dead letter, and its source hears of it when that is kept.
+const INVALID: &str = "invalid";
+
 /// What stands in for an id where sender and source have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingId {
@@ -70,7 +73,7 @@ impl Intake {
     /// Reads a delivery. What nobody may handle comes with the reason ([`Arrival::refusal`]).
     pub fn read(&self, mut delivery: SourceDelivery, context: &IntakeContext<'_>) -> Arrival {
         delivery.position.take_if(|position| position.is_empty());
-        let mut refusal = None;
+        let mut refusal = invalid(&mut delivery);
         let (id, anonymous) = self.id(&delivery, context, &mut refusal);
         let tenant = self.tenant(&delivery, &mut refusal);
         let key = self.key(&delivery, &mut refusal);
@@ -186,6 +189,13 @@ impl Intake {
     }
 }
 
+/// Why a source says that it is no message. Handlers of a replay see no such attribute: somebody decided otherwise.
+fn invalid(delivery: &mut SourceDelivery) -> Option<Fault> {
+    let place = delivery.attributes.iter().position(|(name, _)| name == INVALID)?;
+    let (_, why) = delivery.attributes.swap_remove(place);
+    Some(Fault::new(Code::INVALID_OUTBOX, why))
+}
+
 /// RFC 3339 text, or milliseconds since 1970.
 fn instant(text: &str) -> Option<UnixMillis> {
     if let Ok(ms) = text.parse() {
@@ -262,6 +272,19 @@ mod tests {
         for named in [text("c"), None] {
             assert_eq!(read(&of, |d| d.tenant = named).refusal.unwrap().code, "INBOX.TENANT");
         }
+    }
+
+    #[test]
+    fn what_its_source_calls_invalid_is_refused_for_that_before_anything_else() {
+        let told = |d: &mut SourceDelivery| {
+            d.attributes = vec![("aggregate-id".into(), "9".into()), ("invalid".into(), "its payload is NULL".into())];
+            (d.omitted, d.position) = (Some(1_000), text("16384/7"));
+        };
+        let arrival = read(&intake(), told);
+        let fault = arrival.refusal.unwrap();
+        assert_eq!((fault.code.as_str(), fault.reason.as_str()), ("INVALID_OUTBOX", "its payload is NULL"));
+        assert_eq!((arrival.message.id.as_str(), arrival.message.omitted), ("16384/7", Some(1_000)));
+        assert_eq!(arrival.message.attributes, [("aggregate-id".to_owned(), "9".to_owned())]);
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub const ROW_BYTES_KEPT: usize = 16 * 1024 * 1024;
 pub const NAMED_AHEAD: usize = 2;
 /// Messages that went with their deliveries and may have been handled are kept by name up to so many; past it all that come are told so.
 pub const TOUCHED_MAX: usize = 65_536;
+/// Deliveries of a source that are followed until they are settled, to know behind which position it begins again. More are there only
+/// if its peer removed them meanwhile.
+pub const UNSETTLED_FOLLOWED_MAX: usize = 65_536;
 /// Ids with a time so long past lie with those that have none.
 pub const ID_TIME_PAST_MAX: Duration = Duration::from_secs(40 * 24 * 3600);
 /// Ids with a time so far ahead lie with those that have none.

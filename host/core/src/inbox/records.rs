@@ -39,6 +39,8 @@ pub struct InboxShardRecord {
     pub suspicion: Suspicion<Fingerprint>,
     /// Rows by context: at most [`super::limits::CONTEXTS_MAX`] and those that count together.
     pub contexts: BTreeMap<Arc<str>, ContextCount>,
+    /// Position up to which everything of a source is settled, of those that have no place of their own at their peer.
+    pub positions: BTreeMap<SourceName, String>,
 }
 
 /// Rows of one context.

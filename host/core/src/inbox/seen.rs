@@ -36,7 +36,7 @@ impl OwnedAge {
 /// Which of the three forms an id has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdForm {
-    /// A time stands inside: ULID, UUID of version 1, 6 or 7, ours, an entry of a Redis stream.
+    /// A time stands inside: ULID, UUID of version 1, 6 or 7, ours, an entry of a Redis stream with the stream before it or without.
     Time(UnixMillis),
     /// A text and a counter: `outbox-17`, `orders/12`, `topic/3/170`.
     Counter { text: Arc<str>, number: u64 },
@@ -119,9 +119,11 @@ fn ulid_time(id: &str) -> Option<Option<UnixMillis>> {
     Some(Some(UnixMillis(ulid.timestamp_ms())))
 }
 
-/// Of an entry of a Redis stream, `1700000000000-0`: thirteen digits are milliseconds from 2001 to 2286.
+/// Of an entry of a Redis stream, `1700000000000-0` or `orders/1700000000000-0`: thirteen digits are milliseconds from 2001 to 2286. As
+/// counters, the entries of each millisecond had a bucket of their own.
 fn redis_time(id: &str) -> Option<Option<UnixMillis>> {
-    let (millis, number) = id.split_once('-')?;
+    let entry = id.rsplit_once('/').map_or(id, |(_, entry)| entry);
+    let (millis, number) = entry.split_once('-')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_entry = millis.len() == 13 && is_number(millis) && is_number(number);
     is_entry.then(|| millis.parse().ok().map(UnixMillis))
@@ -231,6 +233,7 @@ mod tests {
         };
         assert_eq!(at("01ARZ3NDEKTSV4RRFFQ69G5FAV"), 1_469_922_850_259);
         assert_eq!(at("1700000000000-3"), 1_700_000_000_000);
+        assert_eq!(at("shop-1/orders.created/1700000000000-3"), 1_700_000_000_000);
         assert_eq!(at("017F22E2-79B0-7CC3-98C4-DC0C0C07398F"), 1_645_557_742_000);
         assert_eq!(at("1EC9414C-232A-6B00-B3C8-9F6BDECED846"), 1_645_557_742_000);
         assert_eq!(at("C232AB00-9414-11EC-B3C8-9F6BDECED846"), 1_645_557_742_000);

@@ -115,6 +115,16 @@ pub trait Handler: Send + Sync + 'static {
     fn identity(&self) -> PluginIdentity;
     /// What it takes now.
     fn limits(&self) -> HandlerLimits;
+    /// Number of the plugin that serves, among those that have served here: another one has lanes of its own.
+    fn generation(&self) -> u32 {
+        self.identity().generation
+    }
+    /// Who serves the next calls, held fast: its lanes and limits are those of exactly the plugin that `handle` on it reaches,
+    /// whatever is swapped meanwhile, and it counts as under way until it is dropped. None: this handler's plugin never changes,
+    /// call it as it is.
+    fn serving(&self) -> Option<Arc<dyn Handler>> {
+        None
+    }
     /// Handles a batch through `lane`, within `timeout`: one verdict a message, in order. An error says nothing of those whose
     /// verdict the sink wasn't told; a caller with several repeats these one by one.
     async fn handle(

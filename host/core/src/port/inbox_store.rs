@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::ids::{ConsumerName, InboundId, Seq, ShardId, Tenant};
-use crate::inbox::fingerprint::ContentCheck;
+use crate::inbox::fingerprint::{ContentCheck, Fingerprint};
 use crate::inbox::records::{
     InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover, SagaDoorItem,
 };
@@ -79,6 +79,14 @@ pub trait InboxStore: Send + Sync + 'static {
     async fn inbox_rows(&self, shard: ShardId, seqs: &[Seq]) -> Result<Vec<Option<Arc<InboxRow>>>, StoreError>;
     /// What the seen set has of each id, in the order asked; none where it has nothing. It may answer what is out of the window.
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError>;
+    /// The same of one id that may lie in any minute: it was filed by a stamp of its sender's (`id_time = "occurred_at"`), and that isn't
+    /// known. A read or more for each minute in which the consumer finished anything, so it is for people who ask, and not for what flows.
+    async fn inbox_seen_in_any_minute(
+        &self,
+        shard: ShardId,
+        consumer: &ConsumerName,
+        id: Fingerprint,
+    ) -> Result<Option<SeenHit>, StoreError>;
     /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; about
     /// `limit` records of it. How many it looked at: fewer than `limit` = nothing is left to do. Not guarded: what is out of the window
     /// belongs to nobody. Whoever owns the shard calls it about once a minute: what isn't packed is looked up in memory, or slowly.

@@ -192,7 +192,7 @@ pub struct SourceFacts {
     /// Calls one lane runs at once. At 1, a pull that waits holds up what is to be settled.
     pub calls_per_lane: u32,
     /// Abilities by registered name that every open instance has: `nack`, `nack-delay`, `extend`, `reject`,
-    /// `ordered-groups`, `delivery-count`, `replays-in-order`. What isn't named, the host does itself.
+    /// `ordered-groups`, `delivery-count`, `replays-in-order`, `resumes`. What isn't named, the host does itself.
     pub features: Vec<String>,
     /// The longest `settle-within` that an open instance told of its deliveries; none = none told any.
     pub settle_within: Option<Duration>,
@@ -231,6 +231,9 @@ pub trait SourcePlugin: Send + Sync + 'static {
 
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
+    /// Whatever is opened from now on begins behind this position, if it has no place of its own at the peer; none = at the earliest
+    /// that is kept. One that has a place needn't care.
+    fn resume_after(&self, _position: Option<String>) {}
     /// Name from the configuration.
     fn name(&self) -> &str;
     fn identity(&self) -> PluginIdentity;

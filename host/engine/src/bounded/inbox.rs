@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId};
+use waybill_core::inbox::fingerprint::Fingerprint;
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover};
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
@@ -30,6 +31,14 @@ impl InboxStore for Bounded<dyn InboxStore> {
     }
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError> {
         within!(self.inbox_seen(shard, queries))
+    }
+    async fn inbox_seen_in_any_minute(
+        &self,
+        shard: ShardId,
+        consumer: &ConsumerName,
+        id: Fingerprint,
+    ) -> Result<Option<SeenHit>, StoreError> {
+        within!(self.inbox_seen_in_any_minute(shard, consumer, id), WALK_TIMES)
     }
     async fn tidy_inbox(
         &self,

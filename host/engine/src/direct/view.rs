@@ -1,10 +1,11 @@
 //! How a table does, for people: counts by context, rows that stand failed, what is paused, what is missing at the database.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use waybill_api::inbox::{ContextStats, Waiters};
 use waybill_api::sources::{Publish, SourceView};
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
@@ -62,9 +63,24 @@ impl PublishedTable {
         degraded(format!("the table refuses the marks of {} rows ({}, ...)", unmarkable.len(), keys.join(", ")))
     }
 
-    async fn view(&self, host: &str) -> SourceView {
+    /// The same counts for who can't wait longer: a slow count goes on in a task of its own, and is there the next time.
+    async fn counts_within(self: &Arc<Self>, within: Duration) -> Option<Vec<table::ContextStats>> {
+        if self.counted.try_lock().is_err() {
+            return None;
+        }
+        let table = Arc::clone(self);
+        let counting = tokio::spawn(async move { table.counts().await });
+        timeout(within, counting).await.ok()?.ok()?
+    }
+
+    async fn health_within(&self, within: Duration) -> HealthReport {
+        let silent = || format!("it didn't say how it is within {within:?}");
+        let report = timeout(within, self.health()).await;
+        report.unwrap_or_else(|_| HealthReport { health: Health::Down, detail: Some(silent()) })
+    }
+
+    fn view(&self, host: &str, counts: Option<Vec<table::ContextStats>>, health: HealthReport) -> SourceView {
         let config = &self.config;
-        let (counts, health) = tokio::join!(self.counts(), self.health());
         let facts = config.table.facts();
         let sum = |of: fn(&table::ContextStats) -> u32| {
             counts.as_ref().map(|counts| counts.iter().map(|row| u64::from(of(row))).sum())
@@ -103,12 +119,24 @@ impl PublishedTable {
 #[async_trait]
 impl TableSources for PublishedTables {
     async fn views(&self) -> Vec<SourceView> {
-        futures::future::join_all(self.iter().map(|table| table.view(&table.context.host))).await
+        let views = self.iter().map(|table| async move {
+            let (counts, health) = tokio::join!(table.counts(), table.health());
+            table.view(&table.context.host, counts, health)
+        });
+        futures::future::join_all(views).await
+    }
+
+    async fn views_within(&self, within: Duration) -> Vec<SourceView> {
+        let views = self.iter().map(|table| async move {
+            let (counts, health) = tokio::join!(table.counts_within(within), table.health_within(within));
+            table.view(&table.context.host, counts, health)
+        });
+        futures::future::join_all(views).await
     }
 
     fn set_paused(&self, source: &str, paused: bool) -> bool {
         let found = self.find(source);
-        if let Some(table) = found {
+        if let Some(table) = &found {
             table.set_paused(paused);
         }
         found.is_some()
@@ -131,7 +159,7 @@ impl TableSources for PublishedTables {
     }
 
     async fn contexts(&self) -> Vec<ContextStats> {
-        let counts = futures::future::join_all(self.iter().map(|table| table.counts())).await;
+        let counts = futures::future::join_all(self.iter().map(|table| async move { table.counts().await })).await;
         let rows = counts.into_iter().flatten().flatten();
         let of = |row: table::ContextStats| ContextStats {
             context: row.context,

@@ -23,7 +23,7 @@ use super::meter::CountsTold;
 use super::reads::Reads;
 use super::requests::Requests;
 use super::settings::HomeSettings;
-use super::sources::{CLOSE_TIMEOUT, Places};
+use super::sources::{CLOSE_TIMEOUT, Places, close_within};
 use super::{InboxHandle, SHUTTING_DOWN, Shared};
 use crate::commit::{Condition, Driven, End, Flight};
 use crate::shard::{Lease, ShardHandle};
@@ -276,13 +276,17 @@ impl Actor {
             );
         }
         self.requests.refuse_all(SHUTTING_DOWN);
-        self.close_sources().await;
-        match self.ending.take().and_then(|ending| ending.release) {
-            Some(reply) => {
+        match self.ending.take() {
+            Some(Ending { until, release: Some(reply) }) => {
+                // Whoever gives the shard back waits for this, too.
+                self.close_sources(close_within(until)).await;
                 let _gone = reply.send(());
                 End::Released
             }
-            None => End::Reconfigured,
+            _ => {
+                self.close_sources(CLOSE_TIMEOUT).await;
+                End::Reconfigured
+            }
         }
     }
 
@@ -290,13 +294,13 @@ impl Actor {
     async fn lose(&mut self) {
         let reason = "another host took the shard over".to_owned();
         self.requests.abandon(&StoreError::Unavailable(reason));
-        self.close_sources().await;
+        self.close_sources(CLOSE_TIMEOUT).await;
     }
 
-    async fn close_sources(&mut self) {
+    async fn close_sources(&mut self, within: Duration) {
         self.tasks.shutdown().await;
         let open = self.sources.open();
-        let closes = open.iter().map(|(seat, source)| seat.close(source, CLOSE_TIMEOUT));
+        let closes = open.iter().map(|(seat, source)| seat.close(source, within));
         futures::future::join_all(closes).await;
         self.sources.forget();
     }
@@ -310,6 +314,10 @@ impl Actor {
         for (source, place) in self.sources.places.iter().enumerate() {
             let unsettled: usize = self.home.instances_of(source).map(|id| self.owner.in_hand(id)).sum();
             place.seat.change(|figures| figures.unsettled = unsettled as u64);
+            // Instances that replace others begin there.
+            if let (Some(open), Some(position)) = (place.seat.open_now(), self.begins_behind(source)) {
+                open.resume_after(position);
+            }
         }
     }
 }

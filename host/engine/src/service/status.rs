@@ -150,9 +150,17 @@ impl StatusService for Outbox {
             };
             checks.push(check(&format!("transport {}", entry.transport.name()), status, detail));
         }
+        let tables = match &self.inbox {
+            Some(inbox) => inbox.tables_within(HEALTH_TIMEOUT).await,
+            None => Vec::new(),
+        };
+        for table in tables.iter().filter(|table| table.health != Health::Ready) {
+            let detail = table.health_detail.clone().unwrap_or_else(|| "it isn't ready".to_owned());
+            checks.push(check(&format!("source {}", table.name), CheckStatus::Warn, detail));
+        }
         let alert_at = live.config.dead_alert_at;
         if alert_at > 0 {
-            checks.push(self.dead_check(alert_at).await);
+            checks.push(self.dead_check(alert_at, tables.iter().filter_map(|table| table.failed).sum()).await);
         }
         checks.extend(self.quarantine_check().await);
         checks
@@ -183,7 +191,8 @@ impl Outbox {
     }
 
     /// Whether there are as many dead letters as are worth an alert, or more than are counted.
-    async fn dead_check(&self, alert_at: u64) -> Check {
+    /// `failed` are rows that stand failed in tables of sources.
+    async fn dead_check(&self, alert_at: u64, failed: u64) -> Check {
         let depths = match self.context.stores.query.depths(DEAD_READS_MAX).await {
             Ok(depths) => depths,
             Err(error) => {
@@ -197,15 +206,16 @@ impl Outbox {
             Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
             None => 0,
         };
-        let is_alert = dead + stuck + received >= alert_at || depths.dead_since.is_some();
+        let is_alert = dead + stuck + received + failed >= alert_at || depths.dead_since.is_some();
         let status = if is_alert { CheckStatus::Warn } else { CheckStatus::Ok };
         let at_least = if depths.dead_since.is_some() { "at least " } else { "" };
         let sagas = if stuck > 0 { format!(" and {stuck} stuck sagas") } else { String::new() };
         let received = if received > 0 { format!(" and {received} received messages") } else { String::new() };
+        let failed = if failed > 0 { format!(" and {failed} failed rows of tables") } else { String::new() };
         check(
             "dead letters",
             status,
-            format!("{at_least}{dead} dead letters{sagas}{received}, the alert is at {alert_at}"),
+            format!("{at_least}{dead} dead letters{sagas}{received}{failed}, the alert is at {alert_at}"),
         )
     }
 }

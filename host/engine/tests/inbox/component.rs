@@ -180,3 +180,49 @@ async fn where_any_of_several_calls_may_be_to_blame_each_is_repeated_alone() {
     let again = handler.calls().into_iter().zip(handler.beside()).filter(|((_, batch), _)| batch[0].maybe_handled);
     assert!(again.into_iter().all(|(_, beside)| beside == 0), "{:?}", handler.beside());
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_a_call_that_failed_each_message_is_repeated_once_and_beside_the_others() {
+    let world = World::new();
+    let handler = FakeHandler::new("ship");
+    handler.set_calls_at_once(4);
+    handler.set_batch(10);
+    let host = world.start_consumer(world.component(&handler)).await;
+    handler.handle_with(|batch: &[Inbound]| match batch {
+        [inbound] if inbound.id == "bad" => Handling::trap().delayed(seconds(1)),
+        [_] => Handling::each(batch, |_| processed()).delayed(seconds(1)),
+        _ => Handling::trap(),
+    });
+    let ids = ["a", "b", "bad", "c", "d", "e", "f", "g"];
+    for id in ids {
+        world.shop.send(id, "orders.paid", "1");
+    }
+    world.until_acknowledged(8).await;
+    let dead = host.dead().await;
+    assert_eq!((dead.len(), dead[0].message_id.as_str(), dead[0].attempts), (1, "bad", 3));
+    for id in ids.iter().filter(|id| **id != "bad") {
+        assert_eq!(tries_of(&handler, id), [(1, false), (1, true)], "{id}");
+    }
+    let single = handler.calls().into_iter().zip(handler.beside()).filter(|((_, batch), _)| batch.len() == 1);
+    assert_eq!(single.map(|(_, beside)| beside).max(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_call_that_failed_does_not_wait_for_its_repeats() {
+    let world = World::new();
+    let handler = FakeHandler::new("ship");
+    handler.set_calls_at_once(1);
+    handler.set_batch(10);
+    let _host = world.start_consumer(world.component(&handler)).await;
+    handler.handle_with(|batch: &[Inbound]| match batch {
+        [_] => Handling::each(batch, |_| processed()).delayed(seconds(10)),
+        _ => Handling { early: vec![(0, processed())], ..Handling::trap() },
+    });
+    for id in ["told", "first", "second"] {
+        world.shop.send(id, "orders.paid", "1");
+    }
+    for count in 1..=3 {
+        world.until_acknowledged(count).await;
+    }
+    assert_eq!(handler.calls().len(), 3);
+}

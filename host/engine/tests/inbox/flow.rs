@@ -164,3 +164,17 @@ async fn a_drain_finishes_what_is_called_and_gives_back_the_rest() {
     assert_eq!((world.http.posted().len(), world.shop.closed()), (1, 1));
     assert_eq!(world.shop.kept(1).released, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_closes_slowly_behind_a_call_that_took_the_whole_drain_time_does_not_hold_up_the_end() {
+    let world = World::new();
+    let host = world.start().await;
+    let gate = Gate::default();
+    let never = gate.clone();
+    world.http.answer(move |_| Reply::status(200).behind(&never));
+    world.shop.set_close_time(seconds(60));
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_called(1).await;
+    assert!(host.engine.drain(seconds(10)).await, "the inbox was cut off");
+    assert_eq!(world.shop.closed(), 1);
+}

@@ -153,3 +153,22 @@ async fn a_home_that_can_not_be_read_stops_its_own_consumer_and_not_the_shard() 
     let told = sources.iter().find(|source| source.name == "mail").and_then(|source| source.health_detail.clone());
     assert!(told.is_some_and(|told| told.contains("can't be read")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_no_message_is_a_dead_letter_before_its_source_hears_of_it() {
+    let world = World::new();
+    // A table could refuse it by itself, and then nothing would be kept here.
+    world.shop.set_features(&["extend", "reject"]);
+    let host = world.start().await;
+    let row = SourceDelivery::new("", "", "{");
+    world.shop.push(SourceDelivery {
+        position: Some("16384/7".to_owned()),
+        attributes: vec![("invalid".to_owned(), "its payload can't be read as application/json".to_owned())],
+        ..row
+    });
+    world.until_acknowledged(1).await;
+    let dead = host.dead().await;
+    assert_eq!((dead.len(), world.http.posted().len()), (1, 0));
+    assert_eq!((dead[0].code.as_str(), dead[0].message_id.as_str()), ("INVALID_OUTBOX", "16384/7"));
+    assert_eq!((dead[0].consumer.as_str(), dead[0].payload_bytes), ("~shop", 1));
+}

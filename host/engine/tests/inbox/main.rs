@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod bad_input;
 mod component;
 mod crashes;
 mod dead_letters;
@@ -10,6 +11,7 @@ mod flow;
 mod forward;
 mod hosts;
 mod ids;
+mod lost;
 mod order;
 mod service;
 mod sources;

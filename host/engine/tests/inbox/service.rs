@@ -4,6 +4,8 @@ use waybill_api::inbox::InboxState;
 use waybill_core::code::Code;
 use waybill_core::ids::InboundId;
 use waybill_core::inbox::filter::StoredFilter;
+use waybill_core::port::source::SourceDelivery;
+use waybill_core::time::UnixMillis;
 use waybill_testkit::fake_handler::Reply;
 use waybill_testkit::fake_transport::Gate;
 
@@ -132,4 +134,25 @@ async fn a_consumer_that_was_taken_out_keeps_what_is_stored_for_it() {
     let ship = stats.consumers.iter().find(|stats| stats.consumer == "ship").unwrap();
     assert_eq!((ship.configured, ship.stored), (false, 1));
     assert_eq!(host.status("m-1").await.state, InboxState::Stored);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_filed_by_its_sender_s_stamp_is_shown_as_seen() {
+    let world = World::new();
+    let mut source = world.source();
+    source.id_time_occurred = true;
+    let host = world.start_with(world.inbound(vec![source], vec![world.consumer()])).await;
+    let ids = ["0f8fad5b-d9cb-469f-a165-708677289501", "outbox-17", "0f8fad5b-d9cb-469f-a165-708677289502"];
+    // Of this minute, of one long ago, and one so long ago that it lies with those that have none.
+    let stamps = [START, UnixMillis(START.0 - 86_400_000), UnixMillis(1)];
+    for (id, stamp) in ids.iter().zip(stamps) {
+        let delivery = SourceDelivery::new("", "orders.paid", "1");
+        world.shop.push(SourceDelivery { id: Some((*id).to_owned()), occurred_at: Some(stamp), ..delivery });
+    }
+    world.until_acknowledged(3).await;
+    for id in ids {
+        let status = host.status(id).await;
+        assert_eq!((status.state, status.seen), (InboxState::Seen, true), "{id}");
+    }
+    assert!(!host.status("0f8fad5b-d9cb-469f-a165-708677289503").await.seen);
 }

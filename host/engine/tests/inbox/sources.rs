@@ -212,3 +212,27 @@ async fn provisioning_is_planned_and_done_and_audited() {
     let missing = host.inbound.provision_source("nobody", false, "ann").await.unwrap_err();
     assert_eq!(missing.code(), Code::SOURCE_NOT_FOUND);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_without_a_place_of_its_own_begins_behind_what_was_settled_without_a_gap() {
+    let world = World::new();
+    world.shop.set_features(&["extend", "resumes"]);
+    let host = world.start().await;
+    let gate = Gate::default();
+    let never = gate.clone();
+    world.http.answer(move |posted| match posted.id.as_str() {
+        "m-2" => Reply::status(200).behind(&never),
+        _ => Reply::status(200),
+    });
+    for number in 0..4 {
+        world.shop.send(&format!("m-{number}"), "orders.paid", "1");
+    }
+    world.until_acknowledged(3).await;
+    // The place goes with the next commit.
+    world.shop.send("m-4", "orders.paid", "1");
+    world.until_acknowledged(4).await;
+    host.crash().await;
+    let _host = world.start().await;
+    eventually("it is opened again", async || world.shop.resumed().len() == 2).await;
+    assert_eq!(world.shop.resumed(), [None, Some("queue/1".to_owned())]);
+}

@@ -34,7 +34,7 @@ macro_rules! known_to_authors {
     ($($variant:ident = $name:ident ($number:tt) { dashed: $dashed:literal, $($unused:tt)* })*) => {
         $(const _: () = assert!(
             !matches!(Annotation::$variant.carried(), Carried::Attribute)
-                || has(AUTHORS, concat!("annotation(\"", $dashed, "\"").as_bytes())
+                || has(AUTHORS, concat!("attribute(\"", $dashed, "\"").as_bytes())
                     && has(CONTRACT, concat!("`", $dashed, "`").as_bytes()),
             concat!("plugins/sdk/src/annotation.rs or docs/plugin-contract.md lacks the attribute ", $dashed)
         );)*

@@ -1,4 +1,4 @@
-//! The transports of a host with the sources of their plugins: loading, reloading, watching, and what is remembered.
+//! The transports and handlers of a host with the sources of their plugins: loading, reloading, watching, and what is remembered.
 //!
 //! ```text
 //! source (bundled, file) ─▶ Fetched ─▶ verify ─▶ load ─▶ Slot::stage ─▶ Slot::swap
@@ -27,12 +27,13 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::endpoint::EndpointSpec;
+use crate::endpoint::{EndpointSpec, label};
 use crate::engine::{SEAL_KEY, Sandbox};
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
+use crate::manifest::World;
 use crate::seal::Seal;
-use crate::slot::{Forgetful, Slot, SlotMemory, StageOptions, Staged, SwapError, Swapped};
+use crate::slot::{Forgetful, HandlerSlot, Slot, SlotMemory, StageOptions, Staged, SwapError, Swapped};
 use crate::verify::{Trust, verify};
 
 pub use reload::{Reload, Reloaded};
@@ -52,7 +53,7 @@ pub struct FleetOptions {
     pub state: Option<PathBuf>,
 }
 
-/// A transport as configured.
+/// A transport or a handler as configured.
 #[derive(Clone, Debug)]
 pub struct TransportSpec {
     /// Where its plugin comes from.
@@ -61,7 +62,7 @@ pub struct TransportSpec {
     pub endpoint: EndpointSpec,
 }
 
-/// A plugin loaded for the start of a transport.
+/// A plugin loaded for the start of a transport or a handler.
 #[derive(Clone, Debug)]
 pub struct ForStart {
     pub plugin: LoadedPlugin,
@@ -69,7 +70,7 @@ pub struct ForStart {
     pub fallback: Option<String>,
 }
 
-/// The transports of a host. Cheap to clone.
+/// The transports of a host, and its handlers that are components. Cheap to clone.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
 
@@ -84,9 +85,10 @@ struct Inner {
     looked: Mutex<source::Looked>,
 }
 
-/// One transport of it.
+/// A transport or a handler of it.
 struct Entry {
     slot: Slot,
+    world: World,
     spec: Mutex<TransportSpec>,
     fallback: Mutex<Option<String>>,
     /// Held from reading a source, or trying new settings, to the end of the swap.
@@ -99,7 +101,7 @@ impl std::fmt::Debug for Fleet {
     }
 }
 
-/// A change of one transport's plugin or settings that has been tried. Dropping it gives it up.
+/// A change of one transport's or handler's plugin or settings that has been tried. Dropping it gives it up.
 #[derive(Debug)]
 pub struct StagedChange {
     staged: Staged,
@@ -175,13 +177,33 @@ impl Fleet {
         spec: TransportSpec,
         loaded: ForStart,
     ) -> Result<(Slot, Result<(), SandboxError>), SandboxError> {
+        self.start_as(World::Transport, spec, loaded).await
+    }
+
+    /// The same of a handler. Operators know it as `handler.NAME`.
+    pub async fn start_handler(
+        &self,
+        spec: TransportSpec,
+        loaded: ForStart,
+    ) -> Result<(HandlerSlot, Result<(), SandboxError>), SandboxError> {
+        let (slot, opened) = self.start_as(World::Handler, spec, loaded).await?;
+        Ok((HandlerSlot(slot), opened))
+    }
+
+    async fn start_as(
+        &self,
+        world: World,
+        spec: TransportSpec,
+        loaded: ForStart,
+    ) -> Result<(Slot, Result<(), SandboxError>), SandboxError> {
         let memory: Arc<dyn SlotMemory> = match &self.0.state {
             Some(state) => Arc::clone(state) as _,
             None => Arc::new(Forgetful),
         };
-        let (slot, opened) = Slot::start(loaded.plugin, spec.endpoint.clone(), memory).await?;
+        let (slot, opened) = Slot::start(loaded.plugin, spec.endpoint.clone(), world, memory).await?;
         let entry = Arc::new(Entry {
             slot: slot.clone(),
+            world,
             spec: Mutex::new(spec),
             fallback: Mutex::new(loaded.fallback),
             reloading: Arc::default(),
@@ -199,7 +221,27 @@ impl Fleet {
         plugin: LoadedPlugin,
         force: bool,
     ) -> Result<StagedChange, SwapError> {
-        let entry = self.entry(&spec.endpoint.settings.name)?;
+        self.stage_as(World::Transport, spec, plugin, force).await
+    }
+
+    /// The same of a handler.
+    pub async fn stage_handler(
+        &self,
+        spec: TransportSpec,
+        plugin: LoadedPlugin,
+        force: bool,
+    ) -> Result<StagedChange, SwapError> {
+        self.stage_as(World::Handler, spec, plugin, force).await
+    }
+
+    async fn stage_as(
+        &self,
+        world: World,
+        spec: TransportSpec,
+        plugin: LoadedPlugin,
+        force: bool,
+    ) -> Result<StagedChange, SwapError> {
+        let entry = self.entry(&label(world, &spec.endpoint.settings.name))?;
         let alone = Arc::clone(&entry.reloading).lock_owned().await;
         let options = StageOptions { force, number: None };
         let staged = entry.slot.stage(plugin, spec.endpoint.clone(), options).await?;
@@ -209,7 +251,7 @@ impl Fleet {
     /// Makes a tried change live; see [`Slot::swap`].
     pub async fn swap(&self, change: StagedChange) -> Result<Swapped, SwapError> {
         let StagedChange { staged, spec, _alone } = change;
-        let entry = self.entry(&spec.endpoint.settings.name)?;
+        let entry = self.entry(staged.name())?;
         let swapped = entry.slot.swap(staged).await?;
         *entry.spec.lock() = spec;
         *entry.fallback.lock() = None;
@@ -219,6 +261,20 @@ impl Fleet {
     /// Forgets a transport that was removed. Whoever has its slot closes it.
     pub fn remove(&self, transport: &str) {
         self.0.entries.write().remove(transport);
+    }
+
+    /// The same of a handler.
+    pub fn remove_handler(&self, handler: &str) {
+        self.remove(&label(World::Handler, handler));
+    }
+
+    pub fn handler(&self, handler: &str) -> Option<HandlerSlot> {
+        self.slot(&label(World::Handler, handler)).map(HandlerSlot)
+    }
+
+    /// A handler as it was configured last.
+    pub fn handler_spec(&self, handler: &str) -> Option<TransportSpec> {
+        self.spec(&label(World::Handler, handler))
     }
 
     pub fn slot(&self, transport: &str) -> Option<Slot> {

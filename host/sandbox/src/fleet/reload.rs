@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use waybill_core::code::Code;
 
 use super::{ComponentSource, Entry, Fleet, ForStart};
+use crate::endpoint::label;
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
@@ -50,11 +51,31 @@ impl Fleet {
         source: &ComponentSource,
         sha256: Option<&str>,
     ) -> Result<ForStart, SwapError> {
+        self.load_as(World::Transport, transport, source, sha256).await
+    }
+
+    /// The same of a handler.
+    pub async fn load_handler_for_start(
+        &self,
+        handler: &str,
+        source: &ComponentSource,
+        sha256: Option<&str>,
+    ) -> Result<ForStart, SwapError> {
+        self.load_as(World::Handler, &label(World::Handler, handler), source, sha256).await
+    }
+
+    async fn load_as(
+        &self,
+        world: World,
+        transport: &str,
+        source: &ComponentSource,
+        sha256: Option<&str>,
+    ) -> Result<ForStart, SwapError> {
         let fetched = fetch(source).await?;
         let state = self.0.state.as_ref();
         let bad = state.and_then(|state| state.find_bad(transport, fetched.digest()));
         let Some(bad) = bad else {
-            let plugin = self.load_fetched(fetched, sha256, World::Transport).await?;
+            let plugin = self.load_fetched(fetched, sha256, world).await?;
             return Ok(ForStart { plugin, fallback: None });
         };
         let good = state.and_then(|state| state.read_good(transport, &self.0.bundled));
@@ -68,14 +89,14 @@ impl Fleet {
         );
         // A pin is about what lies at the source; the last good one has been what was pinned then.
         if let Some(good) = good
-            && let Ok(plugin) = self.load_fetched(good, None, World::Transport).await
+            && let Ok(plugin) = self.load_fetched(good, None, world).await
         {
             let fallback = format!("{what}: the last good one ({}) serves instead", plugin.digest());
             tracing::error!(%transport, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), "{fallback}");
             return Ok(ForStart { plugin, fallback: Some(fallback) });
         }
         tracing::error!(%transport, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), "{what}, and there is no good one to serve instead: it is used all the same");
-        let plugin = self.load_fetched(fetched, sha256, World::Transport).await?;
+        let plugin = self.load_fetched(fetched, sha256, world).await?;
         Ok(ForStart { plugin, fallback: None })
     }
 
@@ -172,7 +193,7 @@ impl Fleet {
         slot.check_bad(fetched.digest(), force)?;
         slot.advance(number, Phase::Verified);
         let pin = entry.spec.lock().endpoint.settings.sha256.clone();
-        let plugin = self.load_fetched(fetched, pin.as_deref(), World::Transport).await?;
+        let plugin = self.load_fetched(fetched, pin.as_deref(), entry.world).await?;
         slot.advance(number, Phase::Linked);
         let endpoint = entry.spec.lock().endpoint.clone();
         slot.stage(plugin, endpoint, StageOptions { force, number: Some(number) }).await

@@ -7,22 +7,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::endpoint::EndpointSpec;
-use crate::load::LoadedPlugin;
-use crate::transport::WasmTransport;
-
-/// A plugin and its endpoint: what a generation is started from, again if need be.
-#[derive(Clone)]
-pub(super) struct Recipe {
-    pub plugin: LoadedPlugin,
-    pub spec: EndpointSpec,
-}
+use super::served::{Recipe, Served};
 
 /// A generation with its instances.
 pub(super) struct Generation {
     pub number: u32,
     pub recipe: Recipe,
-    pub transport: Arc<WasmTransport>,
+    pub served: Served,
     /// Cancelled when it takes no more calls.
     pub retired: CancellationToken,
     under_way: AtomicUsize,
@@ -30,11 +21,11 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    pub fn new(number: u32, recipe: Recipe, transport: Arc<WasmTransport>) -> Arc<Self> {
+    pub fn new(number: u32, recipe: Recipe, served: Served) -> Arc<Self> {
         Arc::new(Self {
             number,
             recipe,
-            transport,
+            served,
             retired: CancellationToken::new(),
             under_way: AtomicUsize::new(0),
             idle: Notify::new(),

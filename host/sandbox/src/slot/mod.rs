@@ -1,7 +1,8 @@
-//! A transport whose plugin can be replaced while messages flow.
+//! A transport, or a handler, whose plugin can be replaced while messages flow.
 //!
 //! ```text
 //! Slot (port::transport::Transport) ── serving ──▶ Pinned: one call, one generation
+//! HandlerSlot (port::handler::Handler) ── serving ──┘
 //!   │ stage ─▶ Staged ─▶ swap                        Generation: a plugin with its instances and calls under way
 //!   └ Life: the pure state machine; probation: what is seen of the live generation, and what follows
 //! ```
@@ -12,7 +13,9 @@
 //! | `stage` | trying a new plugin or new settings beside what serves |
 //! | `swap` | making it live, draining the old one, going back |
 //! | `probation` | watching the live generation |
-//! | `pinned` | one call's transport |
+//! | `pinned` | one call's transport or handler |
+//! | `handler` | a slot as the handler port sees it |
+//! | `served` | what a generation is started from, and what runs then: the one place that knows the two kinds |
 //! | `generation` | instances and the calls under way on them |
 //! | `memory` | what outlives the host |
 //!
@@ -21,6 +24,7 @@
 mod clock;
 mod error;
 mod generation;
+mod handler;
 mod life;
 #[cfg(test)]
 mod life_tests;
@@ -28,6 +32,7 @@ mod memory;
 mod pinned;
 mod probation;
 mod record;
+mod served;
 mod stage;
 mod swap;
 
@@ -49,15 +54,17 @@ use waybill_core::port::transport::{
     CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
-use crate::endpoint::EndpointSpec;
+use crate::endpoint::{EndpointSpec, label};
 use crate::error::SandboxError;
 use crate::instance::closed;
 use crate::load::LoadedPlugin;
-use crate::transport::WasmTransport;
-use generation::{Generation, Hold, Recipe};
+use crate::manifest::World;
+use generation::{Generation, Hold};
 use record::Named;
+use served::Recipe;
 
 pub use error::SwapError;
+pub use handler::HandlerSlot;
 pub use life::{BAD_MAX, HISTORY_MAX, Life, Probation, RolledBack};
 pub use memory::{Forgetful, SlotMemory};
 pub use record::{BadDigest, Phase, Record, Why};
@@ -82,7 +89,7 @@ impl Cause {
     }
 }
 
-/// A transport whose plugin can be replaced. Cheap to clone; the last clone ends it where it is.
+/// A transport or a handler whose plugin can be replaced. Cheap to clone; the last clone ends it where it is.
 #[derive(Clone)]
 pub struct Slot(Arc<Shared>);
 
@@ -93,7 +100,10 @@ struct Place {
 }
 
 struct Shared {
+    /// What logs, measurements and operators know it by: a transport's name, and `handler.NAME`.
     name: String,
+    /// Its name in the configuration.
+    configured: String,
     policy: Mutex<SlotPolicy>,
     place: RwLock<Place>,
     /// Rung when the place opens.
@@ -120,22 +130,25 @@ impl std::fmt::Debug for Slot {
 }
 
 impl Slot {
-    /// Starts a slot with its first generation and keeps it, however the first `open`s went, as
-    /// [`WasmTransport::start_supervised`] does. Errors only when it can never serve (world, configuration by schema).
-    pub async fn start(
+    /// Starts a slot for one world with its first generation and keeps it, however the first `open`s went: what found nobody is
+    /// tried again by itself. Errors only when it can never serve (world, configuration by schema).
+    pub(crate) async fn start(
         plugin: LoadedPlugin,
         spec: EndpointSpec,
+        world: World,
         memory: Arc<dyn SlotMemory>,
     ) -> Result<(Self, Result<(), SandboxError>), SandboxError> {
-        let (name, policy) = (spec.settings.name.clone(), spec.settings.policy);
+        let (configured, policy) = (spec.settings.name.clone(), spec.settings.policy);
+        let name = label(world, &configured);
         let mut life = Life::new(memory.bad(&name));
         let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
-        let recipe = Recipe { plugin, spec: EndpointSpec { generation: number, ..spec } };
-        let (transport, opened) = WasmTransport::start_supervised(recipe.plugin.clone(), recipe.spec.clone()).await?;
+        let recipe = Recipe { plugin, spec: EndpointSpec { generation: number, ..spec }, world };
+        let (served, opened) = recipe.start().await?;
         life.go_live(number, policy.probation, clock::now());
-        let generation = Generation::new(number, recipe.clone(), transport);
+        let generation = Generation::new(number, recipe.clone(), served);
         let shared = Arc::new(Shared {
             name,
+            configured,
             policy: Mutex::new(policy),
             place: RwLock::new(Place { generation: Arc::clone(&generation), is_open: true }),
             opened: Notify::new(),
@@ -156,7 +169,7 @@ impl Slot {
         Ok((Self(shared), opened))
     }
 
-    /// Name of the transport.
+    /// What operators know it by: the name of a transport, and `handler.NAME`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -178,7 +191,7 @@ impl Slot {
 
     /// Tries `open` again where it was refused, e.g. after a secret has changed.
     pub fn reopen(&self) {
-        self.0.current().transport.reopen();
+        self.0.current().served.reopen();
     }
 }
 
@@ -237,6 +250,18 @@ impl Shared {
             .increment(1);
     }
 
+    /// Ends all instances in good order, within `timeout`.
+    async fn close(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        self.closed.cancel();
+        self.tasks.close();
+        // Whoever is taking another's place is done first, so that the one that is live is the one that is closed.
+        let _switching = timeout_at(deadline, self.switching.lock()).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.current().served.close(left).await;
+        let _late = timeout_at(deadline, self.tasks.wait()).await;
+    }
+
     /// Forgets what can't come back any more.
     fn prune(&self) {
         let (live, previous) = {
@@ -268,11 +293,11 @@ impl Transport for Slot {
     }
 
     fn identity(&self) -> PluginIdentity {
-        self.0.current().transport.identity()
+        self.0.current().served.identity()
     }
 
     fn limits(&self) -> TransportLimits {
-        self.0.current().transport.limits()
+        self.0.current().served.limits()
     }
 
     fn serving(&self) -> Option<Arc<dyn Transport>> {
@@ -290,21 +315,14 @@ impl Transport for Slot {
     }
 
     async fn health(&self) -> HealthReport {
-        self.0.current().transport.health().await
+        self.0.current().served.health().await
     }
 
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
-        self.0.current().transport.provision(apply).await
+        self.0.current().served.provision(apply).await
     }
 
     async fn close(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        self.0.closed.cancel();
-        self.0.tasks.close();
-        // Whoever is taking another's place is done first, so that the one that is live is the one that is closed.
-        let _switching = timeout_at(deadline, self.0.switching.lock()).await;
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.0.current().transport.close(left).await;
-        let _late = timeout_at(deadline, self.0.tasks.wait()).await;
+        self.0.close(timeout).await;
     }
 }

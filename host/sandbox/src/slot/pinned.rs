@@ -1,4 +1,4 @@
-//! A slot's transport as one call has it: one generation, whatever is swapped meanwhile.
+//! A slot as one call has it: one generation, whatever is swapped meanwhile.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,14 +7,16 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
+use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
 use super::Shared;
 use super::generation::Hold;
+use super::served::Served;
 
-/// One call's transport. While a slot with `stop-start` has nobody to serve, it waits for the next generation.
+/// One call's transport or handler. While a slot with `stop-start` has nobody to serve, it waits for the next generation.
 pub(super) struct Pinned {
     slot: Arc<Shared>,
     hold: OnceLock<Hold>,
@@ -29,13 +31,30 @@ impl Pinned {
         Self { slot, hold }
     }
 
-    /// The generation that serves; waited for at most until the deadline.
-    async fn held(&self, deadline: Instant) -> Result<&Hold, CallError> {
-        if let Some(hold) = self.hold.get() {
-            return Ok(hold);
+    /// The generation that serves, with what is left of a call's time; waited for at most until that is over.
+    async fn held(&self, timeout: Duration) -> Result<(&Hold, Duration), CallError> {
+        let deadline = Instant::now() + timeout;
+        let hold = match self.hold.get() {
+            Some(hold) => hold,
+            None => {
+                let held = self.slot.next_hold(deadline).await?;
+                self.hold.get_or_init(|| held)
+            }
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left < timeout / 2 {
+            // It waited for a place to open: what it would lack isn't the new generation's fault.
+            return Err(swapping());
         }
-        let held = self.slot.next_hold(deadline).await?;
-        Ok(self.hold.get_or_init(|| held))
+        Ok((hold, left))
+    }
+
+    /// Who serves this call, or served last.
+    fn served(&self) -> Served {
+        match self.hold.get() {
+            Some(hold) => hold.served.clone(),
+            None => self.slot.current().served.clone(),
+        }
     }
 }
 
@@ -48,21 +67,15 @@ pub(super) fn swapping() -> CallError {
 #[async_trait]
 impl Transport for Pinned {
     fn name(&self) -> &str {
-        &self.slot.name
+        &self.slot.configured
     }
 
     fn identity(&self) -> PluginIdentity {
-        match self.hold.get() {
-            Some(hold) => hold.transport.identity(),
-            None => self.slot.current().transport.identity(),
-        }
+        self.served().identity()
     }
 
     fn limits(&self) -> TransportLimits {
-        match self.hold.get() {
-            Some(hold) => hold.transport.limits(),
-            None => self.slot.current().transport.limits(),
-        }
+        self.served().limits()
     }
 
     async fn send_batch(
@@ -72,22 +85,56 @@ impl Transport for Pinned {
         timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        let deadline = Instant::now() + timeout;
-        let hold = self.held(deadline).await?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left < timeout / 2 {
-            // It waited for a place to open: what it would lack isn't the new generation's fault.
-            return Err(swapping());
-        }
-        let result = hold.transport.send_batch(lane, batch, left, sink).await;
+        let (hold, left) = self.held(timeout).await?;
+        let result = hold.served.transport()?.send_batch(lane, batch, left, sink).await;
         self.slot.heard(hold.number, result.as_ref().err());
         result
     }
 
     async fn health(&self) -> HealthReport {
-        match self.hold.get() {
-            Some(hold) => hold.transport.health().await,
-            None => self.slot.current().transport.health().await,
+        self.served().health().await
+    }
+
+    /// One call can't end what others use.
+    async fn close(&self, _timeout: Duration) {}
+}
+
+#[async_trait]
+impl Handler for Pinned {
+    fn name(&self) -> &str {
+        &self.slot.configured
+    }
+
+    fn identity(&self) -> PluginIdentity {
+        self.served().identity()
+    }
+
+    fn limits(&self) -> HandlerLimits {
+        let TransportLimits { lanes, calls_per_lane, max_batch, max_batch_bytes, .. } = self.served().limits();
+        HandlerLimits { lanes, calls_per_lane, max_batch, max_batch_bytes }
+    }
+
+    fn generation(&self) -> u32 {
+        self.hold.get().map_or_else(|| self.slot.current().number, |hold| hold.number)
+    }
+
+    async fn handle(
+        &self,
+        lane: u32,
+        batch: Vec<Inbound>,
+        timeout: Duration,
+        sink: Arc<dyn VerdictSink>,
+    ) -> Result<Vec<Verdict>, CallError> {
+        let (hold, left) = self.held(timeout).await?;
+        let result = hold.served.handler()?.handle(lane, batch, left, sink).await;
+        self.slot.heard(hold.number, result.as_ref().err());
+        result
+    }
+
+    fn health(&self) -> HealthReport {
+        match self.served() {
+            Served::Handler(handler) => handler.health(),
+            Served::Transport(_) => HealthReport { health: Health::Down, detail: None },
         }
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use waybill_core::code::Code;
-use waybill_core::port::transport::{CallError, ErrorKind, Health, Transport as _};
+use waybill_core::port::transport::{CallError, ErrorKind, Health};
 
-use super::generation::{Generation, Recipe};
+use super::generation::Generation;
 use super::life::ProbationDecision;
 use super::record::Why;
+use super::served::Recipe;
 use super::{Cause, Shared, clock};
-use crate::transport::WasmTransport;
 
 /// How often a generation on probation is asked for its health.
 const HEALTH_EVERY: Duration = Duration::from_secs(2);
@@ -108,13 +108,13 @@ fn says_something_of_the_plugin(error: &CallError) -> bool {
 
 /// Whether an earlier generation would serve if it were live.
 async fn would_serve(earlier: Recipe) -> bool {
-    let report = WasmTransport::probe(earlier.plugin, earlier.spec).await;
+    let report = earlier.probe().await;
     report.is_ok_and(|report| report.health != Health::Down)
 }
 
 /// Notes each instance that is lost.
 async fn losses(slot: Weak<Shared>, generation: Arc<Generation>) {
-    let mut losses = generation.transport.losses();
+    let mut losses = generation.served.losses();
     let mut known = 0;
     while losses.changed().await.is_ok() {
         let (count, why) = {
@@ -142,7 +142,7 @@ async fn trial(slot: Weak<Shared>, generation: Arc<Generation>) {
     loop {
         let Some(left) = slot.upgrade().and_then(|slot| slot.trial_left(number)) else { return };
         tokio::time::sleep(left.min(HEALTH_EVERY)).await;
-        let report = generation.transport.health().await;
+        let report = generation.served.health().await;
         let Some(slot) = slot.upgrade() else { return };
         let (is_down, detail) = (report.health == Health::Down, report.detail.unwrap_or_default());
         let (heard, passed) = {

@@ -7,13 +7,12 @@ use waybill_core::code::Code;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
 use waybill_core::port::transport::{ErrorKind, Health};
 
-use super::generation::Recipe;
 use super::record::{Phase, Why};
+use super::served::{Recipe, Served};
 use super::{Shared, Slot, SwapError, clock, named};
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
-use crate::transport::WasmTransport;
 
 /// How strict a change is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub struct Staged {
     pub(super) recipe: Recipe,
     pub(super) force: bool,
     /// Its instances, open; none with `stop-start`.
-    pub(super) transport: Option<Arc<WasmTransport>>,
+    pub(super) served: Option<Served>,
     /// Room for the one that will drain.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
@@ -45,6 +44,10 @@ impl std::fmt::Debug for Staged {
 impl Staged {
     pub fn number(&self) -> u32 {
         self.number
+    }
+    /// What its slot is known by.
+    pub fn name(&self) -> &str {
+        &self.slot.name
     }
     pub fn plugin(&self) -> &LoadedPlugin {
         &self.recipe.plugin
@@ -98,9 +101,10 @@ impl Slot {
             Some(number) => number,
             None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
         };
-        let settings = EndpointSettings { name: slot.name.clone(), ..spec.settings };
-        let recipe = Recipe { plugin, spec: EndpointSpec { settings, generation: number, ..spec } };
-        let mut staged = Staged { slot, number, recipe, force: options.force, transport: None, room: None };
+        let settings = EndpointSettings { name: slot.configured.clone(), ..spec.settings };
+        let spec = EndpointSpec { settings, generation: number, ..spec };
+        let recipe = Recipe { plugin, spec, world: slot.current().recipe.world };
+        let mut staged = Staged { slot, number, recipe, force: options.force, served: None, room: None };
         match staged.prepare().await {
             Ok(()) => Ok(staged),
             Err(error) => {
@@ -149,9 +153,8 @@ impl Staged {
     }
 
     async fn probe(&mut self) -> Result<(), SwapError> {
-        let (plugin, spec) = (self.recipe.plugin.clone(), self.recipe.spec.clone());
-        let order = spec.settings.policy.reload;
-        match WasmTransport::probe(plugin.clone(), spec.clone()).await {
+        let order = self.recipe.spec.settings.policy.reload;
+        match self.recipe.probe().await {
             Ok(report) if report.health != Health::Down => {}
             Ok(_) if self.force => {}
             Ok(report) => {
@@ -163,11 +166,11 @@ impl Staged {
         if order == ReloadPolicy::StopStart {
             return Ok(());
         }
-        let (transport, opened) = WasmTransport::start_supervised(plugin, spec).await?;
+        let (served, opened) = self.recipe.start().await?;
         if let Err(error) = opened {
             self.weigh(error)?;
         }
-        self.transport = Some(transport);
+        self.served = Some(served);
         Ok(())
     }
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use waybill_core::code::Code;
 use waybill_core::endpoint::ReloadPolicy;
-use waybill_core::port::transport::{ErrorKind, Transport as _};
+use waybill_core::port::transport::ErrorKind;
 
-use super::generation::{Generation, Recipe};
+use super::generation::Generation;
 use super::life::RolledBack;
 use super::record::Why;
+use super::served::{Recipe, Served};
 use super::{Cause, Shared, Slot, Staged, SwapError, clock};
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::transport::WasmTransport;
 use crate::verify::{Fetched, VerifyError};
 
 /// Time for a drained generation's instances to say goodbye to their peer.
@@ -84,10 +84,10 @@ impl Shared {
         };
         let (number, room) = (staged.number, staged.room.take());
         let recipe = staged.recipe.clone();
-        let transport = match staged.transport.take() {
-            Some(transport) => transport,
+        let served = match staged.served.take() {
+            Some(served) => served,
             None => match self.stop_and_open(&recipe, staged.force).await {
-                Ok(transport) => transport,
+                Ok(served) => served,
                 Err(error) => {
                     self.refused(number, &error);
                     return Err(error);
@@ -95,7 +95,7 @@ impl Shared {
             },
         };
         let policy = recipe.spec.settings.policy;
-        let generation = Generation::new(number, recipe, transport);
+        let generation = Generation::new(number, recipe, served);
         *self.policy.lock() = policy;
         let probation = policy.probation;
         self.life.lock().go_live(number, probation, clock::now());
@@ -124,8 +124,8 @@ impl Shared {
         let none = || SwapError::NoPrevious { endpoint: name.clone() };
         let earlier = self.previous().ok_or_else(none)?;
         let (_, number) = self.life.lock().prepare_return(clock::now()).ok_or_else(none)?;
-        let spec = EndpointSpec { generation: number, ..earlier.spec };
-        let recipe = Recipe { plugin: earlier.plugin, spec };
+        let spec = EndpointSpec { generation: number, ..earlier.spec.clone() };
+        let recipe = Recipe { spec, ..earlier };
         let opened = async {
             if self.policy.lock().reload == ReloadPolicy::StopStart {
                 let within = self.policy.lock().drain_timeout;
@@ -133,10 +133,10 @@ impl Shared {
                 self.stop(if cause == Cause::Automatic { within.min(FAILED_DRAIN) } else { within }).await;
             }
             // Not waited for: calls wait in its lanes while it opens, and if it can't, the one that failed couldn't either.
-            WasmTransport::spawn(recipe.plugin.clone(), recipe.spec.clone())
+            recipe.spawn()
         };
-        let transport = match opened.await {
-            Ok((transport, _opening)) => transport,
+        let served = match opened.await {
+            Ok((served, _opening)) => served,
             Err(error) => {
                 let error = SwapError::Plugin(error);
                 self.life.lock().reject(number, error.why(), clock::now());
@@ -147,7 +147,7 @@ impl Shared {
         let rolled = self.life.lock().roll_back(number, &why, clock::now()).ok_or_else(none)?;
         // What was worth going back to is what a restart may go back to.
         self.memory.good(name, &recipe.plugin);
-        self.install(Generation::new(number, recipe, transport), None);
+        self.install(Generation::new(number, recipe, served), None);
         if let Some(bad) = &rolled.bad {
             self.memory.now_bad(name, bad);
         }
@@ -188,7 +188,7 @@ impl Shared {
         if !drained {
             tracing::warn!(transport = %self.name, generation = old.number, timeout = ?within, "calls of the old generation didn't end in time and are cut");
         }
-        old.transport.close(GOODBYE).await;
+        old.served.close(GOODBYE).await;
         self.life.lock().gone(old.number, clock::now());
     }
 
@@ -203,11 +203,10 @@ impl Shared {
     }
 
     /// `stop-start`: the old one ends, the new one opens; or the old one again.
-    async fn stop_and_open(self: &Arc<Self>, recipe: &Recipe, force: bool) -> Result<Arc<WasmTransport>, SwapError> {
+    async fn stop_and_open(self: &Arc<Self>, recipe: &Recipe, force: bool) -> Result<Served, SwapError> {
         let within = self.policy.lock().drain_timeout;
         self.stop(within).await;
-        let started = WasmTransport::start_supervised(recipe.plugin.clone(), recipe.spec.clone()).await;
-        let (transport, opened) = match started {
+        let (served, opened) = match recipe.start().await {
             Ok(started) => started,
             Err(error) => {
                 self.reopen_place().await;
@@ -219,11 +218,11 @@ impl Shared {
         };
         match opened {
             Err(error) if !waits(&error) => {
-                transport.close(GOODBYE).await;
+                served.close(GOODBYE).await;
                 self.reopen_place().await;
                 Err(error.into())
             }
-            _ => Ok(transport),
+            _ => Ok(served),
         }
     }
 
@@ -233,9 +232,9 @@ impl Shared {
             return;
         }
         let last = self.current();
-        match WasmTransport::spawn(last.recipe.plugin.clone(), last.recipe.spec.clone()) {
-            Ok((transport, _opening)) => {
-                let again = Generation::new(last.number, last.recipe.clone(), transport);
+        match last.recipe.spawn() {
+            Ok((served, _opening)) => {
+                let again = Generation::new(last.number, last.recipe.clone(), served);
                 {
                     let mut place = self.place.write();
                     place.generation = Arc::clone(&again);

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId};
+use waybill_core::inbox::fingerprint::Fingerprint;
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover};
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
@@ -66,6 +67,15 @@ impl InboxStore for SurrealStore {
 
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError> {
         seen::find::find(self, shard, queries).await
+    }
+
+    async fn inbox_seen_in_any_minute(
+        &self,
+        shard: ShardId,
+        consumer: &ConsumerName,
+        id: Fingerprint,
+    ) -> Result<Option<SeenHit>, StoreError> {
+        seen::find::find_in_any_minute(self, shard, consumer, id).await
     }
 
     async fn tidy_inbox(

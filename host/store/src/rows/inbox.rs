@@ -60,7 +60,7 @@ pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<InboxShardRecord, Sto
     let field = |name: &str| unsigned(fields.get(name)).ok_or_else(|| lacks(INBOX_SHARD, key, name));
     let nonce = int_of(fields.get("nonce")).ok_or_else(|| lacks(INBOX_SHARD, key, "nonce"))?;
     let state = bytes_of(fields.get("state")).ok_or_else(|| lacks(INBOX_SHARD, key, "state"))?;
-    let InboxState { open, suspicion, contexts } =
+    let InboxState { open, suspicion, contexts, positions } =
         decode_state(&state).map_err(|error| unreadable(INBOX_SHARD, key, error))?;
     Ok(InboxShardRecord {
         token: field("token")?,
@@ -72,6 +72,7 @@ pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<InboxShardRecord, Sto
         open,
         suspicion,
         contexts,
+        positions,
     })
 }
 

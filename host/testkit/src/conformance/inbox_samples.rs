@@ -173,6 +173,7 @@ pub fn full_record(token: u64, beat: u64) -> InboxShardRecord {
         open: BTreeMap::from([(7, BTreeSet::from([Seq(3), Seq(5)])), (9, BTreeSet::from([Seq(8)]))]),
         suspicion,
         contexts: BTreeMap::from([(Arc::from("sales"), ContextCount { count: 2, oldest_at: T0 })]),
+        positions: BTreeMap::from([(SourceName::new("shop").unwrap(), "ORDERS@2026-11-26T09:00:00Z/17".to_owned())]),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The seen set and the history of the inbox.
 
+use std::time::Duration;
+
 use waybill_core::ids::ShardId;
 use waybill_core::inbox::fingerprint::{ContentCheck, HashSecret};
 use waybill_core::inbox::records::InboxEnd;
@@ -46,6 +48,41 @@ pub async fn an_id_with_a_time_is_found_among_those_without(store: &impl Store) 
     far.place = SeenPlace::in_runs(fingerprint);
     writer.commit(store, |commit| commit.seen = vec![far]).await;
     assert_eq!(ages(store, SHARD, "ship", &[id]).await, [Some(0)]);
+}
+
+pub async fn what_was_filed_by_a_stamp_is_found_without_it(store: &impl Store) {
+    let mut writer = Writer::new();
+    let fingerprint = |name: &str, id: &str| HashSecret(3).of_id(&consumer(name), &inbound_id(id));
+    // Minutes apart, so that the one in question is neither the first nor the last.
+    for (number, id) in IDS.iter().enumerate() {
+        let stamp = T0.plus(Duration::from_secs(number as u64 * 600));
+        let mut stamped = mark("ship", id, number as u16);
+        stamped.place = SeenPlace::of(id, fingerprint("ship", id), Some(stamp), T0);
+        writer
+            .commit(store, |commit| {
+                commit.record.age = OwnedAge(100 + number as u64);
+                commit.seen = vec![stamped];
+            })
+            .await;
+    }
+    for is_packed in [false, true] {
+        if is_packed {
+            writer.commit(store, |commit| commit.record.age = OwnedAge(86_400_000)).await;
+            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap() >= 1_000 {}
+        }
+        for (number, id) in IDS.iter().enumerate() {
+            let hit = store.inbox_seen_in_any_minute(SHARD, &consumer("ship"), fingerprint("ship", id)).await.unwrap();
+            let hit = hit.unwrap_or_else(|| panic!("{id} isn't found"));
+            assert!(
+                hit.check == ContentCheck(number as u16) && hit.age >= OwnedAge(100 + number as u64),
+                "{id}: {hit:?}"
+            );
+        }
+    }
+    for (shard, name, id) in [(SHARD, "ship", "m-1"), (SHARD, "bill", IDS[2]), (ShardId(1), "ship", IDS[2])] {
+        let hit = store.inbox_seen_in_any_minute(shard, &consumer(name), fingerprint(name, id)).await.unwrap();
+        assert_eq!(hit, None, "{shard} {name} {id}");
+    }
 }
 
 pub async fn many_ids_of_many_commits_are_all_found(store: &impl Store) {

@@ -202,6 +202,7 @@ macro_rules! inbox_store_conformance {
             inbox: what_a_host_knows_of_a_table_comes_back_as_it_was_written
             inbox_seen: what_was_seen_is_found_whatever_its_form
             inbox_seen: an_id_with_a_time_is_found_among_those_without
+            inbox_seen: what_was_filed_by_a_stamp_is_found_without_it
             inbox_seen: many_ids_of_many_commits_are_all_found
             inbox_seen: what_is_out_of_the_window_is_forgotten_and_nothing_else
             inbox_seen: an_id_that_is_finished_again_is_as_old_as_the_last_time

@@ -37,7 +37,9 @@ pub struct FakeSource {
     /// The session of each open connection counts up.
     sessions: AtomicU64,
     opened: Mutex<Vec<OpenSource>>,
+    behind: Mutex<Vec<Option<String>>>,
     closed: AtomicU64,
+    close_time: Mutex<Duration>,
     refuses: Mutex<Option<CallError>>,
     pull_fails: Mutex<Option<CallError>>,
     settle_fails: AtomicBool,
@@ -63,7 +65,9 @@ impl FakeSource {
             lanes,
             sessions: AtomicU64::new(0),
             opened: Mutex::default(),
+            behind: Mutex::default(),
             closed: AtomicU64::new(0),
+            close_time: Mutex::default(),
             refuses: Mutex::default(),
             pull_fails: Mutex::default(),
             settle_fails: AtomicBool::new(false),
@@ -91,6 +95,11 @@ impl FakeSource {
     /// From now on `open` fails so; none = it works.
     pub fn refuse(&self, error: Option<CallError>) {
         *self.refuses.lock() = error;
+    }
+
+    /// From now on it takes so long to close, if it is given the time.
+    pub fn set_close_time(&self, time: Duration) {
+        *self.close_time.lock() = time;
     }
 
     /// From now on every pull fails so; none = it works.
@@ -176,6 +185,11 @@ impl FakeSource {
         self.opened.lock().clone()
     }
 
+    /// Behind which position it was to begin, each time.
+    pub fn resumed(&self) -> Vec<Option<String>> {
+        self.behind.lock().clone()
+    }
+
     /// How often it was closed.
     pub fn closed(&self) -> u64 {
         self.closed.load(Ordering::Acquire)
@@ -211,6 +225,9 @@ impl SourcePlugin for FakeSourcePlugin {
         }
         self.0.sessions.fetch_add(1, Ordering::AcqRel);
         Ok(Arc::new(Connection { source: Arc::clone(&self.0), closed: AtomicBool::new(false) }))
+    }
+    fn resume_after(&self, position: Option<String>) {
+        self.0.behind.lock().push(position);
     }
     async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
         self.0.provisioned.lock().clone()
@@ -301,8 +318,12 @@ impl Source for Connection {
         HealthReport { health: Health::Ready, detail: None }
     }
 
-    async fn close(&self, _timeout: Duration) {
+    async fn close(&self, timeout: Duration) {
         if !self.closed.swap(true, Ordering::AcqRel) {
+            let takes = *self.source.close_time.lock();
+            if !takes.is_zero() {
+                tokio::time::sleep(takes.min(timeout)).await;
+            }
             self.source.closed.fetch_add(1, Ordering::AcqRel);
             let session = self.source.sessions.load(Ordering::Acquire);
             self.source.broker.lock().give_back(Some(session));

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId, SourceName};
 use waybill_core::inbox::direct::DirectRecord;
-use waybill_core::inbox::fingerprint::ContentCheck;
+use waybill_core::inbox::fingerprint::{ContentCheck, Fingerprint};
 use waybill_core::inbox::records::{
     InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover, InboxWrite, SagaDoorItem, TakeRecord,
 };
-use waybill_core::inbox::seen::{OwnedAge, SeenPlace, SeenQuery};
+use waybill_core::inbox::seen::{Bucket, Member, OwnedAge, SeenPlace, SeenQuery};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorKey, SagaDoorRow, SeenHit};
@@ -104,6 +104,14 @@ impl InboxTables {
             let (check, age) = self.seen.get(&(shard, query.consumer.clone(), place.clone()))?;
             Some(SeenHit { check: *check, age: *age })
         })
+    }
+
+    /// What any minute of it has of an id.
+    fn seen_in_any_minute(&self, shard: ShardId, consumer: &ConsumerName, id: Fingerprint) -> Option<SeenHit> {
+        let is_it = |place: &SeenPlace| matches!(place.bucket, Bucket::Minute(_)) && place.member == Member::Hash(id);
+        let mut all =
+            self.seen.iter().filter(|((of, name, place), _)| *of == shard && name == consumer && is_it(place));
+        all.next_back().map(|(_, (check, age))| SeenHit { check: *check, age: *age })
     }
 
     /// What a new owner of a shard finds.
@@ -203,6 +211,16 @@ impl InboxStore for MemoryStore {
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| queries.iter().map(|query| tables.inbox.seen(shard, query)).collect()))
+    }
+
+    async fn inbox_seen_in_any_minute(
+        &self,
+        shard: ShardId,
+        consumer: &ConsumerName,
+        id: Fingerprint,
+    ) -> Result<Option<SeenHit>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.inbox.seen_in_any_minute(shard, consumer, id)))
     }
 
     async fn tidy_inbox(

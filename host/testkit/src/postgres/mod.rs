@@ -10,4 +10,4 @@ mod server;
 
 pub use client::Client;
 pub use documents::{BY_PUBLICATION, BY_STATUS};
-pub use server::{Options, PASSWORD, Server, Tls, USER, is_installed};
+pub use server::{Options, PASSWORD, Server, Tls, USER, is_installed, psql};

@@ -110,7 +110,7 @@ impl Server {
     /// # Errors
     /// It doesn't answer.
     pub async fn client(&self) -> io::Result<Client> {
-        Client::connect(&program("psql")?, self.port, USER, PASSWORD).await
+        Client::connect(&psql()?, self.port, USER, PASSWORD).await
     }
 
     /// A client who may do everything.
@@ -118,7 +118,7 @@ impl Server {
     /// # Errors
     /// It doesn't answer.
     pub async fn superuser(&self) -> io::Result<Client> {
-        Client::connect(&program("psql")?, self.port, SUPERUSER, PASSWORD).await
+        Client::connect(&psql()?, self.port, SUPERUSER, PASSWORD).await
     }
 
     /// Kills it (`kill -9`) and waits for its end. Its sessions' processes end when they notice.
@@ -276,6 +276,14 @@ fn spawn(folder: &Path, port: u16, account: Account) -> io::Result<Child> {
 /// Whether the server and its tools are there.
 pub fn is_installed() -> bool {
     ["postgres", "initdb", "psql"].iter().all(|name| program(name).is_ok())
+}
+
+/// Where the program is that [`Client`] runs.
+///
+/// # Errors
+/// It isn't installed.
+pub fn psql() -> io::Result<PathBuf> {
+    program("psql")
 }
 
 /// Where a program is: in the search path, or in the folder of the newest version that Debian has.

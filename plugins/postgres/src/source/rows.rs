@@ -10,7 +10,7 @@ use waybill_plugin::transport::{CallInfo, Fault, PluginError};
 
 use super::Brought;
 use super::lane::{Lane, Room};
-use super::sorting::{Bytes, Sorted, delivery, sort};
+use super::sorting::{Bytes, Sorted, delivery, key_of, row_of, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::error_text;
 use crate::table::marks::{Marks, Other, WordClaims, keys};
@@ -64,22 +64,12 @@ impl Rows {
             database.give_up(connection, deadline).await;
             return Err(PluginError::internal("the table has no word for rows at work"));
         };
-        let ids: Vec<&str> = sorted
-            .rows
-            .iter()
-            .map(|row| row.id.as_str())
-            .chain(sorted.invalid.iter().map(|row| row.id.as_str()))
-            .collect();
+        let ids: Vec<&str> = sorted.rows.iter().map(|row| row.id.as_str()).collect();
         if ids.is_empty() {
             database.give_up(connection, deadline).await;
             return Ok(Brought { is_all, ..Brought::default() });
         }
-        let (mut pipeline, mut changed) = (Pipeline::new().ask(&words.take, keys(&ids)), vec![ids.len()]);
-        if !sorted.invalid.is_empty() {
-            let (statement, values) = statements.marks.others(&sorted.invalid);
-            pipeline = pipeline.ask(statement, values);
-            changed.push(sorted.invalid.len());
-        }
+        let (pipeline, changed) = (Pipeline::new().ask(&words.take, keys(&ids)), [ids.len()]);
         let first = sorted.first.unwrap_or_default();
         let taken = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         match database.commit(connection, pipeline, &changed, deadline).await {
@@ -95,7 +85,7 @@ impl Rows {
         }
         let (group, ttl) = (self.lane.borrow().group(), statements.table.claim_ttl);
         let deliveries = sorted.rows.into_iter().map(|row| {
-            let token = row.id.clone().into_bytes();
+            let token = row.token();
             delivery(row, token, &statements.table.oid, &group, ttl)
         });
         Ok(Brought { deliveries: deliveries.collect(), is_all })
@@ -166,7 +156,7 @@ impl<'a> Halves<'a> {
     fn marked(&mut self, ours: &BTreeSet<&[u8]>) {
         let settled = |item: &Settlement| match item.disposition {
             Disposition::Nack(_) => Settled::unsupported(),
-            _ if ours.contains(item.token.as_slice()) => Settled::Done,
+            _ if ours.contains(key_of(&item.token)) => Settled::Done,
             _ => Settled::Lost,
         };
         self.settled.extend(self.asked.iter().map(settled));
@@ -229,8 +219,12 @@ impl Settling {
     fn sort(items: &[Settlement]) -> Self {
         let mut sorted = Self::default();
         for item in items {
-            let Ok(id) = String::from_utf8(item.token.clone()) else { continue };
+            let Some((id, invalid)) = row_of(&item.token) else { continue };
             match &item.disposition {
+                // Of a row that is no message the host has the dead letter.
+                Disposition::Ack if invalid.is_some() => {
+                    sorted.failed.push(Other { id, attempts: 0, error: invalid, after: None });
+                }
                 Disposition::Ack => sorted.published.push(id),
                 Disposition::Reject(fault) => {
                     let error = Some(error_text(&fault.code, &fault.reason));
@@ -258,13 +252,15 @@ mod tests {
             item("3", Disposition::Release),
             item("4", Disposition::Reject(Fault::new("A.B", "no"))),
             item("5", Disposition::Nack(None)),
+            item("6\0INVALID_OUTBOX: no", Disposition::Ack),
         ];
         let sorted = Settling::sort(&items);
         assert_eq!(
             (sorted.published, sorted.extended, sorted.released),
             (vec!["1".into()], vec!["2".into()], vec!["3".into()])
         );
-        assert_eq!(sorted.failed.first().map(|row| row.id.as_str()), Some("4"));
+        let failed: Vec<_> = sorted.failed.iter().map(|row| (row.id.as_str(), row.error.as_deref())).collect();
+        assert_eq!(failed, [("4", Some("A.B: no")), ("6", Some("INVALID_OUTBOX: no"))]);
     }
 
     #[test]

@@ -1,24 +1,24 @@
-//! What a claim's rows come to: what is delivered, what is invalid, what has to wait.
+//! What a claim's rows come to: what is delivered, for its dead letter too, and what has to wait.
 
 use std::collections::BTreeSet;
 
-use waybill_plugin::source::Delivery;
+use waybill_plugin::source::{Delivery, Token};
 
 use crate::marking::error_text;
 use crate::table::claim::{Claim, ClaimedRow};
-use crate::table::event::{Event, Unsent, subject};
-use crate::table::marks::Other;
+use crate::table::event::{Event, INVALID, Unsent, subject};
 use crate::table::selected::Read;
 use crate::table::statements::Statements;
+
+/// Stands between a row's key and its error in a token; no text of the database holds it.
+const BEHIND_KEY: u8 = 0;
 
 /// A claim's rows, by what is done with them.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sorted {
     /// Rows to be delivered, in order.
     pub(super) rows: Vec<Sendable>,
-    /// Rows that break the table's rules: they fail in the table.
-    pub(super) invalid: Vec<Other>,
-    /// Aggregate of the first row that is delivered or fails: what is held if the table refuses its mark while it is alone.
+    /// Aggregate of the first row that is delivered: what is held if the table refuses its mark while it is alone.
     pub(super) first: Option<String>,
     /// Aggregates that are left out for a time: at least so many milliseconds.
     pub(super) held: Vec<(String, u64)>,
@@ -32,8 +32,35 @@ pub(super) struct Sendable {
     pub(super) event: Event,
     /// Failed attempts so far, as the table counts them.
     pub(super) attempts: u32,
-    /// Its payload is larger than any pull may bring.
-    pub(super) is_omitted: bool,
+    /// Size of a payload that stays out: it is larger than any pull may bring, or than the table's rows may have.
+    pub(super) omitted: Option<u32>,
+    /// Why it is no message: the host keeps it as a dead letter, and only then it fails in the table.
+    pub(super) invalid: Option<String>,
+}
+
+impl Sendable {
+    /// Names the row; of one that is no message with the error that it fails with.
+    pub(super) fn token(&self) -> Token {
+        let mut token = self.id.clone().into_bytes();
+        if let Some(why) = &self.invalid {
+            token.push(BEHIND_KEY);
+            token.extend(error_text(INVALID, why).into_bytes());
+        }
+        token
+    }
+}
+
+/// The row's key in a token of [`Sendable::token`].
+pub(super) fn key_of(token: &[u8]) -> &[u8] {
+    token.split(|byte| *byte == BEHIND_KEY).next().unwrap_or_default()
+}
+
+/// The row's key as text, and the error that it fails with when its dead letter is kept.
+pub(super) fn row_of(token: &[u8]) -> Option<(String, Option<String>)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let key = key_of(token);
+    let error = token.get(key.len() + 1..).filter(|error| !error.is_empty());
+    Some((text(key)?, error.and_then(text)))
 }
 
 /// Bytes that payloads may have.
@@ -60,43 +87,40 @@ pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>, bytes: Bytes)
             continue;
         };
         let id = Claim::id(&row).to_owned();
-        match selected.read(&row, before) {
-            Read::Event(event) => {
-                let size = u32::try_from(event.payload.len()).unwrap_or(u32::MAX);
-                let is_omitted = size > bytes.ever;
-                let taken = if is_omitted { 0 } else { size };
-                let Some(rest) = left.checked_sub(taken) else {
-                    ended.insert(aggregate);
-                    continue;
-                };
-                left = rest;
-                sorted.first.get_or_insert_with(|| aggregate.clone());
-                let attempts = selected.attempts(&row, before);
-                sorted.rows.push(Sendable { id, aggregate, event: *event, attempts, is_omitted });
-            }
-            Read::Unsent(unsent @ Unsent::Invalid(_)) => {
-                sorted.first.get_or_insert(aggregate);
-                let error = error_text(unsent.code(), &unsent.reason());
-                sorted.invalid.push(Other { id, attempts: 0, error: Some(error), after: None });
-            }
+        let ((event, unsent_bytes), invalid) = match selected.read(&row, before) {
+            Read::Event(event) => ((*event, None), None),
+            Read::Unsent(Unsent::Invalid(why)) => (selected.remains(&row, before), Some(why)),
             Read::Unsent(Unsent::Future(millis)) => {
                 sorted.held.push((aggregate.clone(), u64::from(millis)));
                 ended.insert(aggregate);
+                continue;
             }
             Read::Unread => {
                 ended.insert(aggregate);
+                continue;
             }
-        }
+        };
+        let size = u32::try_from(event.payload.len()).unwrap_or(u32::MAX);
+        let omitted = unsent_bytes.or((size > bytes.ever).then_some(size));
+        let taken = if omitted.is_some() { 0 } else { size };
+        let Some(rest) = left.checked_sub(taken) else {
+            ended.insert(aggregate);
+            continue;
+        };
+        left = rest;
+        sorted.first.get_or_insert_with(|| aggregate.clone());
+        let attempts = selected.attempts(&row, before);
+        sorted.rows.push(Sendable { id, aggregate, event, attempts, omitted, invalid });
     }
     sorted
 }
 
 /// A row as a delivery. `oid` tells a table from the one that was made anew under its name.
 pub(super) fn delivery(row: Sendable, token: Vec<u8>, oid: &str, group: &str, settle_within: u32) -> Delivery {
-    let Sendable { id, event, attempts, is_omitted, .. } = row;
+    let Sendable { id, event, attempts, omitted, invalid, .. } = row;
     let position = format!("{oid}/{id}");
-    let delivery = Delivery {
-        id: Some(event.id),
+    let mut delivery = Delivery {
+        id: Some(event.id).filter(|id| !id.is_empty()),
         position: Some(position),
         group: Some(group.to_owned()),
         key: event.key,
@@ -114,7 +138,13 @@ pub(super) fn delivery(row: Sendable, token: Vec<u8>, oid: &str, group: &str, se
         attributes: event.attributes,
         ..Delivery::new(token, subject(&event.topic), event.payload)
     };
-    if is_omitted { delivery.without_payload() } else { delivery }
+    if omitted.is_some() {
+        (delivery.omitted, delivery.payload) = (omitted, Vec::new());
+    }
+    match invalid {
+        Some(why) => delivery.invalid(why),
+        None => delivery,
+    }
 }
 
 #[cfg(test)]
@@ -155,13 +185,23 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_row_fails_and_blocks_nothing() {
+    fn an_invalid_row_is_delivered_for_its_dead_letter_and_its_token_holds_why_it_fails() {
         let statements = Statements::new(table4(), false);
         let sorted =
             sort(&statements, vec![row("1", "a", None, true), row("2", "a", Some("orders.created"), true)], AMPLE);
-        assert_eq!(ids(&sorted), ["2"]);
+        assert_eq!(ids(&sorted), ["1", "2"]);
         assert_eq!(sorted.first.as_deref(), Some("a"), "it is the one that the table may refuse to mark");
-        assert!(sorted.invalid.first().unwrap().error.as_ref().unwrap().starts_with("INVALID_OUTBOX: "));
+        let tokens: Vec<Token> = sorted.rows.iter().map(Sendable::token).collect();
+        assert_eq!(tokens.iter().map(|token| key_of(token)).collect::<Vec<_>>(), [b"1", b"2"]);
+        let (id, error) = row_of(tokens.first().unwrap()).unwrap();
+        assert!(id == "1" && error.unwrap().starts_with("INVALID_OUTBOX: its column `routing_key` is NULL"));
+        assert_eq!(row_of(tokens.last().unwrap()), Some(("2".to_owned(), None)));
+        let mut all = sorted.rows.into_iter().map(|row| delivery(row, vec![1], "16384", "0/1", 30_000));
+        let (invalid, valid) = (all.next().unwrap(), all.next().unwrap());
+        assert_eq!((invalid.id.as_deref(), invalid.topic.as_str()), (Some("outbox-1"), ""));
+        assert_eq!(invalid.payload, b"{}");
+        let is_told = |delivery: &Delivery| delivery.attributes.iter().any(|(name, _)| name == "invalid");
+        assert!(is_told(&invalid) && !is_told(&valid));
     }
 
     #[test]

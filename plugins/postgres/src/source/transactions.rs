@@ -10,7 +10,7 @@ use waybill_plugin::transport::{CallInfo, PluginError};
 
 use super::Brought;
 use super::lane::{Lane, Room};
-use super::sorting::{Bytes, Sorted, delivery, sort};
+use super::sorting::{Bytes, Sendable, Sorted, delivery, row_of, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::{Marking, error_text};
 use crate::table::claim::Wanted;
@@ -47,7 +47,8 @@ struct Transaction {
     number: u32,
     connection: Connection,
     statements: Rc<Statements>,
-    unsettled: BTreeSet<String>,
+    /// What names its rows.
+    unsettled: BTreeSet<Token>,
     marking: Marking,
     /// How many rows it brought.
     rows: u32,
@@ -178,17 +179,14 @@ impl Transactions {
         let settle_within = database.pool.config().own.settle_within;
         let number = self.next.get();
         self.next.set(number.wrapping_add(1));
-        for row in &sorted.invalid {
-            waybill_plugin::warn!([("row", row.id)], "a row fails: {}", row.error.as_deref().unwrap_or_default());
-        }
         let transaction = Transaction {
             number,
             connection,
             statements: statements.clone(),
-            unsettled: sorted.rows.iter().map(|row| row.id.clone()).collect(),
-            rows: u32::try_from(sorted.rows.len() + sorted.invalid.len()).unwrap_or(u32::MAX),
+            unsettled: sorted.rows.iter().map(Sendable::token).collect(),
+            rows: u32::try_from(sorted.rows.len()).unwrap_or(u32::MAX),
             first: sorted.first.unwrap_or_default(),
-            marking: Marking { others: sorted.invalid, ..Marking::default() },
+            marking: Marking::default(),
             until: now.saturating_add(u64::from(settle_within)),
         };
         if transaction.unsettled.is_empty() {
@@ -198,7 +196,7 @@ impl Transactions {
         let group = self.with_lane(place, |lane| lane.group()).unwrap_or_default();
         self.put(place, State::Open(Box::new(transaction)), |_| {});
         let deliveries = sorted.rows.into_iter().map(|row| {
-            let token = token(number, &row.id);
+            let token = token(number, &row.token());
             delivery(row, token, &statements.table.oid, &group, settle_within)
         });
         deliveries.collect()
@@ -237,7 +235,8 @@ impl Transactions {
 
     /// Notes what becomes of one row; where its transaction is, if it changed.
     fn note(&self, item: Settlement) -> (Settled, Option<usize>) {
-        let Some((number, id)) = read_token(&item.token) else { return (Settled::Lost, None) };
+        let read = item.token.split_first_chunk().map(|(number, row)| (u32::from_be_bytes(*number), row));
+        let Some((number, row)) = read else { return (Settled::Lost, None) };
         let mut slots = self.slots.borrow_mut();
         let found = slots.iter_mut().enumerate().find_map(|(place, slot)| match &mut slot.state {
             State::Open(transaction) if transaction.number == number => Some((place, transaction)),
@@ -247,17 +246,20 @@ impl Transactions {
         if matches!(item.disposition, Disposition::Extend | Disposition::Nack(_)) {
             return (Settled::unsupported(), None);
         }
-        if !transaction.unsettled.remove(&id) {
+        if !transaction.unsettled.remove(row) {
             return (Settled::Lost, None);
         }
-        match item.disposition {
-            Disposition::Ack => transaction.marking.published.push(id),
-            Disposition::Reject(fault) => {
-                let error = error_text(&fault.code, &fault.reason);
-                transaction.marking.others.push(Other { id, attempts: 0, error: Some(error), after: None });
-            }
+        let Some((id, invalid)) = row_of(row) else { return (Settled::Lost, None) };
+        let error = match item.disposition {
+            // Of a row that is no message the host has the dead letter.
+            Disposition::Ack => invalid,
+            Disposition::Reject(fault) => Some(error_text(&fault.code, &fault.reason)),
             // It goes with the locks.
-            _ => {}
+            _ => return (Settled::Done, Some(place)),
+        };
+        match error {
+            Some(_) => transaction.marking.others.push(Other { id, attempts: 0, error, after: None }),
+            None => transaction.marking.published.push(id),
         }
         (Settled::Done, Some(place))
     }
@@ -326,7 +328,7 @@ impl Transactions {
     }
 
     fn lose(&self, transaction: &Transaction) {
-        let tokens = transaction.unsettled.iter().map(|id| token(transaction.number, id));
+        let tokens = transaction.unsettled.iter().map(|row| token(transaction.number, row));
         self.lost.borrow_mut().extend(tokens);
     }
 
@@ -347,23 +349,6 @@ impl Transactions {
 }
 
 /// Names a row of a transaction.
-fn token(number: u32, id: &str) -> Token {
-    [&number.to_be_bytes(), id.as_bytes()].concat()
-}
-
-fn read_token(token: &[u8]) -> Option<(u32, String)> {
-    let (number, id) = token.split_first_chunk()?;
-    Some((u32::from_be_bytes(*number), String::from_utf8(id.to_vec()).ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_token_names_a_row_of_a_transaction() {
-        assert_eq!(read_token(&token(7, "17")).unwrap(), (7, "17".to_owned()));
-        assert_eq!(read_token(b"abc"), None);
-    }
+fn token(number: u32, row: &[u8]) -> Token {
+    [&number.to_be_bytes(), row].concat()
 }

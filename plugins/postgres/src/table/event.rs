@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::IgnoredAny;
 
 /// A row that breaks the table's rules.
-const INVALID: &str = "INVALID_OUTBOX";
+pub(crate) const INVALID: &str = "INVALID_OUTBOX";
 /// A row whose stamp is ahead of the database's clock.
 const FUTURE: &str = "FUTURE_EVENT";
 

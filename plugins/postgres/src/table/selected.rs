@@ -155,6 +155,51 @@ impl Selected {
         }
     }
 
+    /// What can be read of a row that is no message, for its dead letter; and the size of a payload that wasn't sent.
+    pub(crate) fn remains(&self, row: &Row, before: usize) -> (Event, Option<u32>) {
+        let own = |place: usize| before + self.texts.len() + place;
+        let value = |name: &str| self.value(row, before, name);
+        let is_plain = |text: &String| !text.chars().any(char::is_control);
+        let payload = row.bytes(own(PAYLOAD));
+        let size = row.text(own(SIZE)).and_then(|text| text.parse::<u64>().ok()).filter(|_| payload.is_none());
+        let headers = self.role(row, before, Role::Headers).and_then(|text| headers(text).ok());
+        let version = self.role(row, before, Role::EventVersion).and_then(|text| text.parse().ok());
+        let stamp = row.text(own(STAMP)).and_then(|text| text.parse().ok());
+        let event = Event {
+            id: self.id.filled(value).ok().filter(is_plain).unwrap_or_default(),
+            topic: self.topic.filled(value).ok().filter(is_plain).unwrap_or_default(),
+            headers: headers.unwrap_or_default(),
+            payload: payload.unwrap_or_default().to_vec(),
+            event_version: version,
+            ..self.plain(row, before, stamp)
+        };
+        (event, size.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+    }
+
+    /// What of a row is read as it stands, whatever is wrong with the rest.
+    fn plain(&self, row: &Row, before: usize, occurred_at: Option<u64>) -> Event {
+        let value = |name: &str| self.value(row, before, name);
+        let role = |role: Role| self.role(row, before, role).map(str::to_owned);
+        let attributes = [("aggregate-type", Role::AggregateType), ("aggregate-id", Role::AggregateId)];
+        Event {
+            // A row without the columns of its key has none; it is in order with nothing, either.
+            key: self.key.as_ref().and_then(|key| key.filled(value).ok()),
+            tenant: role(Role::Tenant),
+            content_type: role(Role::ContentType).unwrap_or_else(|| self.content_type.clone()),
+            event_type: role(Role::EventType),
+            envelope_id: role(Role::EnvelopeId),
+            correlation_id: role(Role::CorrelationId),
+            causation_id: role(Role::CausationId),
+            reply_to: role(Role::ReplyTo),
+            occurred_at,
+            attributes: attributes
+                .into_iter()
+                .filter_map(|(name, place)| role(place).map(|value| (name.to_owned(), value)))
+                .collect(),
+            ..Event::default()
+        }
+    }
+
     fn event(
         &self,
         row: &Row,
@@ -163,8 +208,7 @@ impl Selected {
         size: Option<&str>,
         occurred_at: Option<u64>,
     ) -> Result<Event, String> {
-        let value = |name: &str| self.texts.get(name).and_then(|place| row.text(before + place));
-        let role = |role: Role| self.role(row, before, role).map(str::to_owned);
+        let value = |name: &str| self.value(row, before, name);
         let null = |what: &'static str| move |name: &str| format!("its column `{name}` is NULL, and {what} needs it");
         let id = self.id.filled(value).map_err(null("the id"))?;
         let topic = self.topic.filled(value).map_err(null("the topic"))?;
@@ -175,47 +219,34 @@ impl Selected {
             Some(size) => format!("its payload has {size} bytes: raise `max_payload_bytes`, or make it smaller"),
             None => "its payload is NULL".to_owned(),
         })?;
-        let event_type = role(Role::EventType);
-        if self.needs_type && event_type.as_deref().is_none_or(str::is_empty) {
+        let plain = self.plain(row, before, occurred_at);
+        if self.needs_type && plain.event_type.as_deref().is_none_or(str::is_empty) {
             return Err("it has no event type".to_owned());
         }
-        let content_type = role(Role::ContentType).unwrap_or_else(|| self.content_type.clone());
-        if self.payload.1 == Kind::Text && is_json(&content_type) && !is_valid_json(payload) {
-            return Err(format!("its payload can't be read as {content_type}"));
+        if self.payload.1 == Kind::Text && is_json(&plain.content_type) && !is_valid_json(payload) {
+            return Err(format!("its payload can't be read as {}", plain.content_type));
         }
-        let version = role(Role::EventVersion);
-        let event_version = match &version {
+        let event_version = match self.role(row, before, Role::EventVersion) {
             Some(text) => Some(text.parse().map_err(|_| format!("its event version `{text}` is no number from 0"))?),
             None => None,
         };
-        let attributes = [("aggregate-type", Role::AggregateType), ("aggregate-id", Role::AggregateId)];
         Ok(Event {
             context: Some(self.context.clone().unwrap_or_else(|| context(&topic).to_owned())),
-            // A row without the columns of its key has none; it is in order with nothing, either.
-            key: self.key.as_ref().and_then(|key| key.filled(value).ok()),
             id,
-            tenant: role(Role::Tenant),
             topic,
-            headers: role(Role::Headers).map_or(Ok(Vec::new()), |text| headers(&text))?,
-            content_type,
+            headers: self.role(row, before, Role::Headers).map_or(Ok(Vec::new()), headers)?,
             payload: payload.to_vec(),
-            event_type,
             event_version,
-            envelope_id: role(Role::EnvelopeId),
-            correlation_id: role(Role::CorrelationId),
-            causation_id: role(Role::CausationId),
-            reply_to: role(Role::ReplyTo),
-            occurred_at,
-            attributes: attributes
-                .into_iter()
-                .filter_map(|(name, place)| role(place).map(|value| (name.to_owned(), value)))
-                .collect(),
+            ..plain
         })
     }
 
+    fn value<'a>(&self, row: &'a Row, before: usize, name: &str) -> Option<&'a str> {
+        self.texts.get(name).and_then(|place| row.text(before + place))
+    }
+
     fn role<'a>(&self, row: &'a Row, before: usize, role: Role) -> Option<&'a str> {
-        let place = self.texts.get(self.roles.get(&role)?)?;
-        row.text(before + place)
+        self.value(row, before, self.roles.get(&role)?)
     }
 }
 
@@ -292,6 +323,23 @@ mod tests {
         }
         let fixed = described(r#"{"topic":"bus:all"}"#, by_publication()).unwrap();
         assert!(event(&fixed, &[("id", "u")], Some("{}")).unwrap_err().contains("no event type"));
+    }
+
+    #[test]
+    fn of_a_row_that_is_no_message_all_is_read_that_can_be() {
+        let selected = Selected::new(&table5());
+        let values = [("id", "u"), ("event_type", "a"), ("event_version", "-1"), ("aggregate_id", "9")];
+        let (event, omitted) = selected.remains(&row(&selected, &values, Some("{"), MORE), 0);
+        assert_eq!(
+            (event.id.as_str(), event.topic.as_str(), event.key.as_deref()),
+            ("u", "bus:sea.event.a.v-1", Some("9"))
+        );
+        assert_eq!((event.event_type.as_deref(), event.event_version), (Some("a"), None));
+        assert_eq!((event.payload.as_slice(), omitted), (b"{".as_slice(), None));
+        let (event, omitted) = selected.remains(&row(&selected, &[], None, MORE), 0);
+        assert_eq!((event.id.as_str(), event.topic.as_str(), event.payload.len(), omitted), ("", "", 0, Some(2)));
+        let null = [None, Some("f"), None, None];
+        assert_eq!(selected.remains(&row(&selected, &[("id", "u")], None, null), 0).1, None, "it is NULL");
     }
 
     #[test]

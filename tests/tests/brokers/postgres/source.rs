@@ -101,15 +101,26 @@ async fn a_transaction_whose_time_is_over_marks_what_was_settled_and_loses_the_r
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_breaks_the_rules_fails_and_the_others_come() {
-    let (server, mut client) = with_table(BY_STATUS).await;
-    insert(&mut client, &[(1, "a"), (2, "a")]).await;
-    client.query("UPDATE outbox_events SET routing_key = NULL WHERE id = 1").await.unwrap();
-    let source = source(&server, json!({})).await;
-    let pulled = pull(&source, 10).await;
-    assert_eq!(ids(&pulled), ["outbox-2"]);
-    settle(&source, pulled.session, vec![item(&pulled.deliveries[0], Disposition::Ack)]).await;
-    assert_eq!(statuses(&mut client).await, ["failed", "published"]);
+async fn a_row_that_breaks_the_rules_comes_for_its_dead_letter_and_fails_when_that_is_kept() {
+    for config in [json!({}), by_row()] {
+        let (server, mut client) = with_table(BY_STATUS).await;
+        insert(&mut client, &[(1, "a"), (2, "a")]).await;
+        client.query("UPDATE outbox_events SET routing_key = NULL WHERE id = 1").await.unwrap();
+        let source = source(&server, config).await;
+        let pulled = pull(&source, 10).await;
+        assert_eq!(ids(&pulled), ["outbox-1", "outbox-2"]);
+        let told = pulled.deliveries.iter().map(|delivery| {
+            let told = delivery.attributes.iter().find(|(name, _)| name == "invalid");
+            told.is_some_and(|(_, why)| why.contains("routing_key"))
+        });
+        assert_eq!(told.collect::<Vec<_>>(), [true, false]);
+        assert!(!statuses(&mut client).await.contains(&"failed".to_owned()), "nobody has its dead letter");
+        let acks = pulled.deliveries.iter().map(|delivery| item(delivery, Disposition::Ack)).collect();
+        assert_eq!(settle(&source, pulled.session, acks).await, vec![Settled::Done; 2]);
+        assert_eq!(statuses(&mut client).await, ["failed", "published"]);
+        let error = client.value("SELECT last_error FROM outbox_events WHERE id = 1").await.unwrap();
+        assert!(error.starts_with("INVALID_OUTBOX: "), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod handlers;
 mod policies;
 mod refused;
 mod remembered;

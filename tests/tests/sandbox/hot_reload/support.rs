@@ -47,9 +47,14 @@ pub fn component(fixture: &str, version: &str) -> Vec<u8> {
 
 /// The same with other lines at the end of its manifest.
 pub fn component_with(fixture: &str, version: &str, more: &str) -> Vec<u8> {
+    component_of("transport", fixture, version, more)
+}
+
+/// The same of any world.
+pub fn component_of(world: &str, fixture: &str, version: &str, more: &str) -> Vec<u8> {
     let more = if more.is_empty() { "config_schema = '{\"type\":\"object\"}'\n" } else { more };
     let manifest = format!(
-        "name = \"guest\"\nversion = \"{version}\"\nworld = \"transport\"\ncontract = \"0.1.0\"\ndescription = \"A fixture.\"\n{more}"
+        "name = \"guest\"\nversion = \"{version}\"\nworld = \"{world}\"\ncontract = \"0.1.0\"\ndescription = \"A fixture.\"\n{more}"
     );
     let mut bytes = std::fs::read(fixture).unwrap();
     let name = b"waybill-plugin";

@@ -22,6 +22,8 @@ pub struct ConfiguredSource {
     from: ComponentSource,
     spec: EndpointSpec,
     wants: SourceWants,
+    /// Position behind which it begins where it has no place of its own at the peer.
+    behind: Mutex<Option<String>>,
     state: Mutex<State>,
 }
 
@@ -42,7 +44,7 @@ impl ConfiguredSource {
         wants: SourceWants,
     ) -> Self {
         let state = Mutex::new(State { plugin, generation: 1, open: Weak::new() });
-        Self { fleet, from, spec, wants, state }
+        Self { fleet, from, spec, wants, behind: Mutex::default(), state }
     }
 
     /// The file that is watched for changes, if that is asked for.
@@ -109,7 +111,7 @@ impl SourcePlugin for ConfiguredSource {
     }
 
     async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
-        let mut wants = self.wants.clone();
+        let mut wants = SourceWants { resume_after: self.behind.lock().clone(), ..self.wants.clone() };
         if how.go_on {
             wants.on_overtaken = Overtaken::GoOn;
         }
@@ -127,6 +129,10 @@ impl SourcePlugin for ConfiguredSource {
         }
         let source = self.start(before, generation, wants, false).await.map_err(never)?;
         Ok(source)
+    }
+
+    fn resume_after(&self, position: Option<String>) {
+        *self.behind.lock() = position;
     }
 
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {

@@ -75,6 +75,9 @@ impl InboxOwner {
         if let Some(old) = position.as_deref().and_then(|position| self.hand.at(source, position)) {
             self.lose_delivery(old);
         }
+        if let Some(position) = &position {
+            self.positions.came(source, position);
+        }
         let group = arrival.group.as_deref().map(Arc::from);
         let until = now.mono + settle_within;
         let delivery = self.hand.take(source, arrival.token.clone(), position, group, settle_within, until);

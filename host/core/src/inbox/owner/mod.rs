@@ -27,6 +27,7 @@
 //! | `consumers` | part: what each consumer may call, pauses and holds |
 //! | `calls` | calls and their answers |
 //! | `sources` | room, orders, revocations, restarts, draining |
+//! | `positions` | part: how far sources are settled that have no place of their own |
 //! | `stores` | what is stored although it hasn't failed |
 //! | `build` | the next commit |
 //! | `draft` | a commit in the making |
@@ -50,6 +51,7 @@ mod inspect;
 mod look_up;
 mod order;
 mod outcome;
+mod positions;
 mod ready;
 mod replay;
 mod restore;
@@ -87,6 +89,7 @@ use contexts::Contexts;
 use draft::Flight;
 use entries::Entries;
 use hand::Hand;
+use positions::Positions;
 use replay::Requests;
 use sources::Sources;
 use touched::Touched;
@@ -121,6 +124,7 @@ pub struct InboxOwner {
     entries: Entries,
     hand: Hand,
     sources: Sources,
+    positions: Positions,
     consumers: Consumers,
     contexts: Contexts,
     claims: Claims,

@@ -7,6 +7,7 @@ use super::entries::Entries;
 use super::entry::Entry;
 use super::hand::Hand;
 use super::inspect::InboxCounts;
+use super::positions::Positions;
 use super::replay::Requests;
 use super::sources::Sources;
 use super::touched::Touched;
@@ -29,6 +30,7 @@ impl InboxOwner {
             entries: Entries::default(),
             hand: Hand::default(),
             sources: Sources::default(),
+            positions: Positions::default(),
             consumers,
             contexts: Contexts::default(),
             claims,

@@ -91,6 +91,8 @@ pub struct SourceAbilities {
     pub extends: bool,
     /// It has a place of its own for what is refused.
     pub rejects: bool,
+    /// It has no place of its own at its peer, and begins behind the position that is kept here.
+    pub resumes: bool,
     /// `settle-within` of its deliveries, at most: what was in hand at a crash comes again after it. None: it doesn't say.
     pub settle_within: Option<Duration>,
 }
@@ -98,6 +100,7 @@ pub struct SourceAbilities {
 impl InboxOwner {
     /// A source was opened and says what it can; before it is pulled. What is in memory of it goes by that from now on.
     pub fn opened(&mut self, source: SourceId, can: SourceAbilities) {
+        self.positions.opened(source, can.resumes);
         let settings = Arc::make_mut(&mut self.config.settings);
         let Some(source_settings) = settings.sources.get_mut(usize::from(source.0)) else { return };
         source_settings.replays_in_order = can.replays_in_order;
@@ -107,6 +110,12 @@ impl InboxOwner {
         let idle = self.entries.iter().filter(|entry| entry.source == Some(source) && entry.stage == Stage::Idle);
         let idle: Vec<crate::ids::Seq> = idle.map(|entry| entry.seq).collect();
         idle.into_iter().for_each(|seq| self.consider(seq));
+    }
+
+    /// The position behind which a source begins that has no place of its own at its peer, as last known committed.
+    pub fn resume_after(&self, source: SourceId) -> Option<&str> {
+        let settings = self.source_settings(source)?;
+        self.record.positions.get(&settings.name).map(String::as_str)
     }
 
     /// A source brings nothing: its last pull failed, or it is paused. That it had caught up is out of date.
@@ -157,7 +166,12 @@ impl InboxOwner {
     /// What a source answered to an order.
     pub fn settled(&mut self, order: &Settle, result: SettleResult, now: Now) {
         self.tick(now);
+        let is_for_good =
+            matches!(order.settle_as, SettleAs::Ack | SettleAs::Reject(_)) && result == SettleResult::Done;
         if let Some(held) = self.hand.settled(order.delivery, &order.settle_as, result, now.mono) {
+            if let Some(position) = held.position.as_deref().filter(|_| is_for_good) {
+                self.positions.settled(held.source, position);
+            }
             self.forget_copy(order.delivery, &held.open);
         }
     }
@@ -190,6 +204,7 @@ impl InboxOwner {
     /// they bring everything behind the last one again, in order.
     pub fn restarted(&mut self, source: SourceId, session: u64) {
         self.sources.begin_session(source, session);
+        self.positions.restarted(source);
         let by_offsets = self.source_settings(source).is_some_and(|settings| settings.by_offsets);
         let gone: Vec<DeliveryId> = self.hand.of(source).map(|(id, _)| id).collect();
         for id in gone {

@@ -13,7 +13,7 @@ use waybill_core::inbox::verdict::Verdict;
 use waybill_core::port::handler::{self, Handler, HandlerLimits, Inbound, VerdictSink};
 use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault};
 
-use super::{Caller, leavings};
+use super::{Answers, Caller, leavings};
 use crate::inbox::config::ConsumerTarget;
 use crate::inbox::settings::HomeSettings;
 
@@ -117,27 +117,37 @@ impl VerdictSink for Early {
     }
 }
 
-/// Calls a handler with a batch: one verdict a message, in order. When a call with several fails as a whole, or one beside others of
-/// which any may be to blame, what wasn't told is repeated one by one, each alone in its instance.
-pub(super) async fn call(caller: &Caller, handler: Arc<dyn Handler>, lane: Lane, batch: Vec<Call>) -> Vec<Verdict> {
-    let Ok(turn) = lane.calls.acquire().await else { return batch.iter().map(|_| Verdict::NotCalled).collect() };
+/// Calls a handler with a batch; each message is answered as soon as its verdict is known. When a call with several fails as a whole, or
+/// one beside others of which any may be to blame, what wasn't told is repeated one by one: by halves it would be fewer calls, and
+/// messages whose effects a handler leaves outside its answer would be handled several times more.
+pub(super) async fn call(caller: &Caller, handler: Arc<dyn Handler>, lane: Lane, batch: Vec<Call>, answers: &Answers) {
+    let Ok(turn) = lane.calls.acquire().await else {
+        return answers.tell((0..batch.len()).map(|place| (place, Verdict::NotCalled)));
+    };
     let told = once(caller, handler.as_ref(), lane.number, &batch, false).await;
     drop(turn);
-    let mut verdicts = Vec::with_capacity(batch.len());
     let is_several = batch.len() > 1;
-    for (call, told) in batch.iter().zip(told) {
-        verdicts.push(match told {
-            Ok(verdict) => judged(caller, call, verdict),
-            Err(error) if may_be_anothers(&error, is_several) => {
-                alone(caller, handler.as_ref(), &lane, call, error).await
-            }
-            Err(error) => Verdict::of_call_error(error),
-        });
+    let (mut known, mut again) = (Vec::new(), Vec::new());
+    for (place, (call, told)) in batch.iter().zip(told).enumerate() {
+        match told {
+            Ok(verdict) => known.push((place, judged(caller, call, verdict))),
+            Err(error) if may_be_anothers(&error, is_several) => again.push((place, call, error)),
+            Err(error) => known.push((place, Verdict::of_call_error(error))),
+        }
     }
-    verdicts
+    answers.tell(known);
+    let (handler, lane) = (handler.as_ref(), &lane);
+    let repeats = again.into_iter().map(|(place, call, error)| async move {
+        let verdict = match is_several {
+            true => apart(caller, handler, lane, call, error).await,
+            false => alone(caller, handler, lane, call, error).await,
+        };
+        answers.tell([(place, verdict)]);
+    });
+    futures::future::join_all(repeats).await;
 }
 
-/// Whether a message has to be called alone to find out whether it is to blame.
+/// Whether a message has to be called by itself to find out whether it is to blame.
 fn may_be_anothers(error: &CallError, is_several: bool) -> bool {
     match error.blame() {
         Blame::Another => false,
@@ -146,14 +156,38 @@ fn may_be_anothers(error: &CallError, is_several: bool) -> bool {
     }
 }
 
-/// Repeats one message of a call that failed, with no other call in its instance: what fails then is its own fault.
+/// Repeats one message of a call with several that failed, beside as many other calls as the lane takes: mostly its instance tells whose
+/// fault it is, and where it doesn't the message is called alone.
+async fn apart(caller: &Caller, handler: &dyn Handler, lane: &Lane, call: &Call, before: CallError) -> Verdict {
+    let Ok(turn) = lane.calls.acquire().await else { return Verdict::of_call_error(before) };
+    let told = repeated(caller, handler, lane, call, before).await;
+    drop(turn);
+    match told {
+        Ok(verdict) => verdict,
+        Err(error) if may_be_anothers(&error, false) => alone(caller, handler, lane, call, error).await,
+        Err(error) => Verdict::of_call_error(error),
+    }
+}
+
+/// Repeats one message with no other call in its instance: what fails then is its own fault.
 async fn alone(caller: &Caller, handler: &dyn Handler, lane: &Lane, call: &Call, before: CallError) -> Verdict {
     let Ok(_turns) = lane.calls.acquire_many(lane.most).await else { return Verdict::of_call_error(before) };
+    repeated(caller, handler, lane, call, before).await.unwrap_or_else(Verdict::of_call_error)
+}
+
+/// One message once more; the error that counts of one that failed.
+async fn repeated(
+    caller: &Caller,
+    handler: &dyn Handler,
+    lane: &Lane,
+    call: &Call,
+    before: CallError,
+) -> Result<Verdict, CallError> {
     match once(caller, handler, lane.number, std::slice::from_ref(call), true).await.into_iter().next() {
-        Some(Ok(verdict)) => judged(caller, call, verdict),
-        Some(Err(error)) if error.kind != ErrorKind::Cancelled => Verdict::of_call_error(error),
+        Some(Ok(verdict)) => Ok(judged(caller, call, verdict)),
+        Some(Err(error)) if error.kind != ErrorKind::Cancelled => Err(error),
         // It can't be repeated any more, but it was called: as uncalled, its next call wouldn't say so.
-        Some(Err(_)) | None => Verdict::of_call_error(before),
+        Some(Err(_)) | None => Err(before),
     }
 }
 

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `http` | handlers over HTTP: the request, and what an answer means |
-//! | `component` | handlers that are components: batches, lanes, early verdicts |
+//! | `component` | handlers that are components: batches, lanes, early verdicts, repeats |
 //! | `leavings` | what a handler leaves behind, checked |
 //! | `forward` | messages that go on to a topic or to a saga |
 
@@ -18,8 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use waybill_core::code::Code;
+use waybill_core::ids::Seq;
 use waybill_core::inbox::owner::Call;
 use waybill_core::inbox::settings::ConsumerId;
 use waybill_core::inbox::verdict::Verdict;
@@ -78,9 +81,9 @@ impl Actor {
             ConsumerTarget::Http { .. } => {
                 for call in calls {
                     let caller = self.caller(Arc::clone(&consumer));
-                    self.spawn(id, vec![call.seq], async move {
+                    self.spawn(id, vec![call.seq], |answers| async move {
                         let time = caller.consumer.handler_timeout;
-                        vec![within(time, http::call(&caller, &call)).await]
+                        answers.tell([(0, within(time, http::call(&caller, &call)).await)]);
                     });
                 }
             }
@@ -89,7 +92,9 @@ impl Actor {
                 for (lane, batch) in self.components.batches(id, handler.as_ref(), calls) {
                     let caller = self.caller(Arc::clone(&consumer));
                     let (handler, seqs) = (Arc::clone(&handler), batch.iter().map(|call| call.seq).collect());
-                    self.spawn(id, seqs, async move { component::call(&caller, handler, lane, batch).await });
+                    self.spawn(id, seqs, |answers| async move {
+                        component::call(&caller, handler, lane, batch, &answers).await;
+                    });
                 }
             }
         }
@@ -101,22 +106,23 @@ impl Actor {
     }
 
     /// Runs calls in a task of this ownership. Whatever happens to it, each message is answered.
-    fn spawn(
+    fn spawn<C: Future<Output = ()> + Send + 'static>(
         &mut self,
         consumer: ConsumerId,
-        seqs: Vec<waybill_core::ids::Seq>,
-        calls: impl Future<Output = Vec<Verdict>> + Send + 'static,
+        seqs: Vec<Seq>,
+        calls: impl FnOnce(Arc<Answers>) -> C,
     ) {
-        let (mail, epoch, began) = (self.handle.mail.clone(), self.epoch, Instant::now());
+        let answers = Arc::new(Answers {
+            mail: self.handle.mail.clone(),
+            epoch: self.epoch,
+            consumer,
+            began: Instant::now(),
+            open: Mutex::new(seqs.into_iter().map(Some).collect()),
+        });
+        let calls = calls(Arc::clone(&answers));
         self.tasks.spawn(async move {
-            let verdicts = AssertUnwindSafe(calls).catch_unwind().await.unwrap_or_default();
-            let took = began.elapsed();
-            let mut verdicts = verdicts.into_iter();
-            let answers = seqs.into_iter().map(|seq| {
-                let verdict = verdicts.next().unwrap_or_else(panicked);
-                Answered { seq, consumer, verdict, took }
-            });
-            let _gone = mail.send(Mail::Answered { epoch, answers: answers.collect() });
+            let _panicked = AssertUnwindSafe(calls).catch_unwind().await;
+            answers.tell_rest();
         });
     }
 
@@ -129,6 +135,38 @@ impl Actor {
             self.holds.note(consumer, &verdict, now.wall);
             self.owner.answered(seq, verdict, now, rand::random());
         }
+    }
+}
+
+/// The way back for the verdicts of a task: each of its messages is answered once, when its verdict is known.
+struct Answers {
+    mail: mpsc::UnboundedSender<Mail>,
+    epoch: u64,
+    consumer: ConsumerId,
+    began: Instant,
+    /// The task's messages, by their places in it; none = answered.
+    open: Mutex<Vec<Option<Seq>>>,
+}
+
+impl Answers {
+    /// Answers messages by their places; those that are told at once go together.
+    fn tell(&self, verdicts: impl IntoIterator<Item = (usize, Verdict)>) {
+        let took = self.began.elapsed();
+        let mut open = self.open.lock();
+        let answers = verdicts.into_iter().filter_map(|(place, verdict)| {
+            let seq = open.get_mut(place)?.take()?;
+            Some(Answered { seq, consumer: self.consumer, verdict, took })
+        });
+        let answers: Vec<Answered> = answers.collect();
+        if !answers.is_empty() {
+            let _gone = self.mail.send(Mail::Answered { epoch: self.epoch, answers });
+        }
+    }
+
+    /// Answers what the task left without a verdict.
+    fn tell_rest(&self) {
+        let count = self.open.lock().len();
+        self.tell((0..count).map(|place| (place, panicked())));
     }
 }
 

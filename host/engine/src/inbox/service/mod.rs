@@ -38,7 +38,7 @@ use waybill_core::time::UnixMillis;
 
 use super::config::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
 use super::meter::InboxMeter;
-use super::sources::{CLOSE_TIMEOUT, Seats};
+use super::sources::{Seats, close_within};
 use super::{InboxHandle, Shared, tidy};
 use crate::commit::Condition;
 use crate::saga::service::Sagas;
@@ -113,12 +113,14 @@ impl Inbox {
         self.shards.iter().for_each(InboxHandle::reconfigured);
     }
 
-    /// Pulls and calls nothing more, waits for calls under way at most `timeout`, and closes the handlers.
+    /// Pulls and calls nothing more, waits for calls under way at most `timeout`, and closes the sources and then the handlers in what is
+    /// left of it.
     pub async fn drain(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
         futures::future::join_all(self.shards.iter().map(|shard| shard.release(timeout))).await;
         let config = self.config();
         let handlers = config.consumers.iter().filter_map(|consumer| match &consumer.target {
-            ConsumerTarget::Component(handler) => Some(handler.close(CLOSE_TIMEOUT)),
+            ConsumerTarget::Component(handler) => Some(handler.close(close_within(until))),
             ConsumerTarget::Topic(_) | ConsumerTarget::Saga | ConsumerTarget::Http { .. } => None,
         });
         futures::future::join_all(handlers).await;

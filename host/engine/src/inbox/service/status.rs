@@ -12,12 +12,13 @@ use waybill_core::inbox::records::{InboxDead, InboxRow};
 use waybill_core::inbox::seen::{SeenPlace, SeenQuery};
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::DeadState;
-use waybill_core::port::inbox_store::InboxFilter;
+use waybill_core::port::inbox_store::{InboxFilter, SeenHit};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 
 use super::Inbox;
+use crate::inbox::config::{ConsumerConfig, InboundConfig};
 
 /// Rows read of the store for one page at most: a filter that takes few of many answers a page that isn't full.
 const READS_MAX: usize = 5_000;
@@ -97,7 +98,9 @@ impl Inbox {
             status.ended = done.into_iter().filter(|done| is_mine(&done.tenant)).map(InboxEndView::from).collect();
             let tells = tenant.is_none_or(|tenant| configured.is_some_and(|known| self.is_of(&config, known, tenant)));
             if tells || !status.ended.is_empty() {
-                status.seen = self.has_seen(shard, consumer, id).await?;
+                // Of one that isn't configured nobody knows.
+                let by_stamp = configured.is_none_or(|known| is_filed_by_stamps(&config, known));
+                status.seen = self.has_seen(shard, consumer, id, by_stamp).await?;
             }
         }
         if status.seen {
@@ -157,14 +160,36 @@ impl Inbox {
         Ok(!rows.items.is_empty() || !self.store().inbox_dead(&filter, None, 1).await?.items.is_empty())
     }
 
-    async fn has_seen(&self, shard: ShardId, consumer: &ConsumerName, id: &InboundId) -> Result<bool, ServiceError> {
+    /// Whether an id was finished within the window. `by_stamp`: it may have been filed by its sender's stamp, which isn't known here.
+    async fn has_seen(
+        &self,
+        shard: ShardId,
+        consumer: &ConsumerName,
+        id: &InboundId,
+        by_stamp: bool,
+    ) -> Result<bool, ServiceError> {
         let record = self.store().inbox_shard(shard).await?;
         let fingerprint = record.secret.of_id(consumer, id);
-        let query = SeenQuery { consumer: consumer.clone(), places: SeenPlace::all_of(id.as_str(), fingerprint, None) };
+        let mut places = SeenPlace::all_of(id.as_str(), fingerprint, None);
+        // Stamps that are far from the clock's time are filed there.
+        let runs = SeenPlace::in_runs(fingerprint);
+        places.extend(Some(runs).filter(|runs| by_stamp && !places.contains(runs)));
         let start = record.age.window_start(self.config().dedup_window);
-        let hits = self.store().inbox_seen(shard, &[query]).await?;
-        Ok(hits.into_iter().flatten().any(|hit| start.is_none_or(|start| hit.age > start)))
+        let is_within = |hit: SeenHit| start.is_none_or(|start| hit.age > start);
+        let hits = self.store().inbox_seen(shard, &[SeenQuery { consumer: consumer.clone(), places }]).await?;
+        if hits.into_iter().flatten().any(is_within) {
+            return Ok(true);
+        }
+        if !by_stamp {
+            return Ok(false);
+        }
+        Ok(self.store().inbox_seen_in_any_minute(shard, consumer, fingerprint).await?.is_some_and(is_within))
     }
+}
+
+/// Whether a source of a consumer's has ids filed by their senders' stamps.
+fn is_filed_by_stamps(config: &InboundConfig, consumer: &ConsumerConfig) -> bool {
+    config.sources.iter().any(|source| source.id_time_occurred && consumer.sources.contains(&source.name))
 }
 
 fn state_of(dead: &Arc<InboxDead>) -> InboxState {

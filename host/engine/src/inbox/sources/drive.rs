@@ -24,6 +24,14 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Each source gets this long to end in good order.
 pub(in crate::inbox) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// And at least this long, also when calls under way took the whole drain time. Sources and then handlers: both together end before the
+/// drain gives up on them.
+const CLOSE_MIN: Duration = Duration::from_millis(500);
+
+/// How long a source or a handler may take to end in a drain that is to be over at this instant.
+pub(in crate::inbox) fn close_within(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).clamp(CLOSE_MIN, CLOSE_TIMEOUT)
+}
 
 impl Actor {
     pub(in crate::inbox) fn drive_sources(&mut self, now: Now) {
@@ -76,10 +84,17 @@ impl Actor {
         let Some(place) = self.sources.places.get_mut(source) else { return };
         place.goes_on = how.go_on;
         let (seat, plugin) = (Arc::clone(&place.seat), Arc::clone(&place.home.config.plugin));
+        plugin.resume_after(self.begins_behind(source));
         self.begin(async move {
             let result = seat.open(plugin.as_ref(), how).await;
             SourceEvent::Opened { source, result }
         });
+    }
+
+    /// Position behind which a source begins that has no place of its own at its peer.
+    pub(in crate::inbox) fn begins_behind(&self, source: usize) -> Option<String> {
+        let id = self.home.instances_of(source).next()?;
+        self.owner.resume_after(id).map(str::to_owned)
     }
 
     fn begin_quiesce(&mut self, source: usize) {

@@ -321,6 +321,7 @@ fn abilities(facts: &SourceFacts) -> SourceAbilities {
         by_offsets: replays_in_order && facts.has("ordered-groups"),
         extends: facts.has("extend"),
         rejects: facts.has("reject"),
+        resumes: facts.has("resumes"),
         settle_within: facts.settle_within,
     }
 }

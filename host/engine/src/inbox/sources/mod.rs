@@ -13,6 +13,6 @@ mod events;
 mod place;
 mod seat;
 
-pub(super) use drive::CLOSE_TIMEOUT;
+pub(super) use drive::{CLOSE_TIMEOUT, close_within};
 pub(super) use place::Places;
 pub(crate) use seat::Seats;

@@ -5,7 +5,9 @@
 //! | `flow` | order, fates, what is paused |
 //! | `trouble` | lost transactions, refused marks, locks of others, other hosts |
 //! | `crashes` | hosts that die while they send |
+//! | `alerts` | what readiness says |
 
+mod alerts;
 mod crashes;
 mod flow;
 mod trouble;

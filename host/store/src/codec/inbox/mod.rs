@@ -5,7 +5,7 @@
 //! | `message` | a message that a source brought |
 //! | `stopped` | rows, in two parts, and dead letters |
 //! | `takes` | the takes of one commit |
-//! | `state` | what a shard record says of takes, crashes and contexts |
+//! | `state` | what a shard record says of takes, crashes, contexts and positions of sources |
 //! | `done` | what one commit finished |
 //! | `door` | what was left for a saga |
 //! | `seen` | additions to the seen set, blocks and heads of its buckets |

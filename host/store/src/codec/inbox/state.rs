@@ -1,4 +1,4 @@
-//! What an inbox's shard record holds besides its numbers: takes that are open, suspicion, rows by context.
+//! What an inbox's shard record holds besides its numbers: takes that are open, suspicion, rows by context, positions of sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use minicbor::bytes::ByteSlice;
 use minicbor::{Decode, Encode};
-use waybill_core::ids::Seq;
+use waybill_core::ids::{Seq, SourceName};
 use waybill_core::inbox::fingerprint::Fingerprint;
 use waybill_core::inbox::records::{ContextCount, InboxShardRecord};
 use waybill_core::outbox::suspicion::{Suspect, Suspicion};
@@ -31,6 +31,17 @@ struct WireState<'b> {
     contexts: Vec<WireContext<'b>>,
     #[b(2)]
     suspicion: Option<WireSuspicion<'b>>,
+    /// None where no source has its place here.
+    #[b(3)]
+    positions: Option<Vec<WirePosition<'b>>>,
+}
+
+#[derive(Encode, Decode)]
+struct WirePosition<'b> {
+    #[b(0)]
+    source: &'b str,
+    #[b(1)]
+    position: &'b str,
 }
 
 #[derive(Encode, Decode)]
@@ -79,6 +90,7 @@ pub struct InboxState {
     pub open: BTreeMap<u64, BTreeSet<Seq>>,
     pub suspicion: Suspicion<Fingerprint>,
     pub contexts: BTreeMap<Arc<str>, ContextCount>,
+    pub positions: BTreeMap<SourceName, String>,
 }
 
 fn millis(life: Duration) -> u64 {
@@ -125,6 +137,9 @@ pub fn encode_state(record: &InboxShardRecord) -> Result<Vec<u8>, Infallible> {
             lived_ms: millis(suspicion.lived),
             longest_life_ms: millis(suspicion.longest_life),
         }),
+        positions: (!record.positions.is_empty()).then(|| {
+            record.positions.iter().map(|(name, position)| WirePosition { source: name.as_str(), position }).collect()
+        }),
     };
     let items = record.open.values().map(BTreeSet::len).sum::<usize>()
         + record.contexts.len()
@@ -153,6 +168,7 @@ fn suspicion(wire: WireSuspicion<'_>) -> Result<Suspicion<Fingerprint>, CodecErr
 
 pub fn decode_state(bytes: &[u8]) -> Result<InboxState, CodecError> {
     let wire: WireState<'_> = minicbor::decode(envelope::open(Kind::InboxState, bytes)?)?;
+    let position = |of: WirePosition<'_>| Ok::<_, CodecError>((SourceName::new(of.source)?, of.position.to_owned()));
     let context = |of: WireContext<'_>| {
         (Arc::<str>::from(of.name), ContextCount { count: of.count, oldest_at: UnixMillis(of.oldest_at) })
     };
@@ -160,5 +176,6 @@ pub fn decode_state(bytes: &[u8]) -> Result<InboxState, CodecError> {
         open: wire.open.into_iter().map(|(beat, steps)| (beat, seqs(steps))).collect(),
         contexts: wire.contexts.into_iter().map(context).collect(),
         suspicion: wire.suspicion.map(suspicion).transpose()?.unwrap_or_default(),
+        positions: wire.positions.into_iter().flatten().map(position).collect::<Result<_, _>>()?,
     })
 }

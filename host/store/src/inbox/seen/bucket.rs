@@ -74,9 +74,14 @@ impl BucketKey {
         Self { consumer: consumer.clone(), form, text, number }
     }
 
+    /// A bucket of a form whose buckets have nothing but a number: a minute or a run.
+    pub fn numbered(consumer: &ConsumerName, form: Form, number: u64) -> Self {
+        Self { consumer: consumer.clone(), form, text: Arc::from(""), number }
+    }
+
     /// A run of a consumer.
     pub fn run(consumer: &ConsumerName, number: u64) -> Self {
-        Self { consumer: consumer.clone(), form: Form::Run, text: Arc::from(""), number }
+        Self::numbered(consumer, Form::Run, number)
     }
 
     pub fn number(&self) -> u64 {
@@ -173,14 +178,9 @@ pub fn slot(age: OwnedAge) -> u64 {
     age.0 / SLOT_MS
 }
 
-/// Runs of a consumer: before that of a number.
-pub fn runs_from(shard: ShardId, consumer: &ConsumerName, run: u64) -> RecordIdKey {
-    BucketKey::run(consumer, run).start(shard)
-}
-
-/// Behind all runs of a consumer.
-pub fn runs_end(shard: ShardId, consumer: &ConsumerName) -> RecordIdKey {
-    key([shard_value(shard), text(consumer.as_str()), int(Form::Run.number() + 1)])
+/// Behind all buckets of a form of a consumer.
+pub fn form_end(shard: ShardId, consumer: &ConsumerName, form: Form) -> RecordIdKey {
+    key([shard_value(shard), text(consumer.as_str()), int(form.number() + 1)])
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, Row, Transaction};
 
 use super::added::Added;
-use super::bucket::{BucketKey, Form, Part, runs_end, runs_from};
+use super::bucket::{BucketKey, Form, Part, form_end};
 use super::filter::{FILTER_BLOCKS, Filter};
 use super::memory::Remembered;
 use super::records;
@@ -98,6 +98,48 @@ async fn try_find(
     Ok(found)
 }
 
+/// What the seen set has of an id in any minute, the latest first.
+pub async fn find_in_any_minute(
+    store: &SurrealStore,
+    shard: ShardId,
+    consumer: &ConsumerName,
+    id: Fingerprint,
+) -> Result<Option<SeenHit>, StoreError> {
+    let mut tries = 1;
+    loop {
+        let mut spoilt = Spoilt::default();
+        let found = try_find_in_any_minute(store, shard, (consumer, id), &mut spoilt).await;
+        store.set_aside(spoilt).await;
+        match found {
+            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            found => return found,
+        }
+    }
+}
+
+async fn try_find_in_any_minute(
+    store: &SurrealStore,
+    shard: ShardId,
+    (consumer, id): (&ConsumerName, Fingerprint),
+    spoilt: &mut Spoilt,
+) -> Result<Option<SeenHit>, StoreError> {
+    let mut reader = Reader { store, shard, read: HashMap::new(), runs: HashMap::new(), spoilt };
+    for minute in reader.numbers(consumer, Form::Minute).await?.into_iter().rev() {
+        let bucket = BucketKey::numbered(consumer, Form::Minute, minute);
+        let mut snapshot = Snapshot { store, transaction: None };
+        // None of it is remembered: so many buckets would push out those of what flows.
+        let read = reader.load(&mut snapshot, &bucket).await?;
+        let hit = match read.added.find(Member::Hash(id)) {
+            Some(hit) => Some(hit),
+            None => reader.in_tables(&mut snapshot, &bucket, &read.head, id).await?,
+        };
+        if hit.is_some() {
+            return Ok(hit);
+        }
+    }
+    Ok(None)
+}
+
 struct Reader<'r> {
     store: &'r SurrealStore,
     shard: ShardId,
@@ -125,23 +167,35 @@ impl Reader<'_> {
 
     /// The runs of a consumer, in order.
     async fn runs(&mut self, consumer: &ConsumerName) -> Result<Vec<u64>, StoreError> {
-        let memory = self.store.seen_memory();
+        let store = self.store;
+        let memory = store.seen_memory();
         if let Some(runs) = memory.runs(self.shard, consumer).or_else(|| self.runs.get(consumer).cloned()) {
             return Ok(runs);
         }
         // This read may be older than the chain: what was written since its beginning is remembered besides.
         let generation = memory.generation(self.shard);
+        let runs = self.numbers(consumer, Form::Run).await?;
+        if let Some(generation) = generation {
+            memory.runs_read(self.shard, consumer, generation, &runs);
+        }
+        self.runs.insert(consumer.clone(), runs.clone());
+        Ok(runs)
+    }
+
+    /// The numbers of a consumer's buckets of a form that has nothing else in their names, in order.
+    async fn numbers(&mut self, consumer: &ConsumerName, form: Form) -> Result<Vec<u64>, StoreError> {
         let transaction = self.store.begin(false).await?;
-        let mut runs = Vec::new();
-        let mut from = Bound::Included(runs_from(self.shard, consumer, 0));
-        let until = Bound::Excluded(runs_end(self.shard, consumer));
+        let mut numbers = Vec::new();
+        let mut from = Bound::Included(BucketKey::numbered(consumer, form, 0).start(self.shard));
+        let until = Bound::Excluded(form_end(self.shard, consumer, form));
         loop {
             let rows = transaction.scan(INBOX_SEEN, from, until.clone(), 1).await.map_err(store_error)?;
-            let Some(row) = rows.into_iter().next() else { break };
+            let Some(row) = rows.into_iter().next() else { return Ok(numbers) };
             from = match BucketKey::of_record(&row.key) {
                 Some((bucket, _)) => {
-                    runs.push(bucket.number());
-                    Bound::Included(runs_from(self.shard, consumer, bucket.number().saturating_add(1)))
+                    numbers.push(bucket.number());
+                    let next = bucket.number().saturating_add(1);
+                    Bound::Included(BucketKey::numbered(consumer, form, next).start(self.shard))
                 }
                 None => {
                     self.spoilt.note(INBOX_SEEN, &row.key);
@@ -149,11 +203,6 @@ impl Reader<'_> {
                 }
             };
         }
-        if let Some(generation) = generation {
-            memory.runs_read(self.shard, consumer, generation, &runs);
-        }
-        self.runs.insert(consumer.clone(), runs.clone());
-        Ok(runs)
     }
 
     async fn in_bucket(&mut self, bucket: &BucketKey, member: Member) -> Result<Option<SeenHit>, StoreError> {

@@ -190,6 +190,7 @@ proptest! {
         suspects in btree_map(fingerprint(), any::<(u32, u32)>(), 0..8),
         (unclean, cautious, lived, longest) in any::<(u32, bool, u32, u32)>(),
         contexts in btree_map(text(), any::<(u64, u64)>(), 0..4),
+        positions in btree_map(0..3_usize, text(), 0..3),
     ) {
         let suspicion = Suspicion {
             unclean,
@@ -203,15 +204,19 @@ proptest! {
         let count = |(name, (count, at)): (String, (u64, u64))| {
             (Arc::<str>::from(name), ContextCount { count, oldest_at: UnixMillis(at) })
         };
+        let sources = ["shop", "orders", "Größe"];
+        let position = |(source, at): (usize, String)| (SourceName::new(sources[source]).unwrap(), at);
         let state = InboxState {
             open: open.into_iter().map(|(beat, seqs)| (beat, seqs.into_iter().map(Seq).collect())).collect(),
             suspicion,
             contexts: contexts.into_iter().map(count).collect(),
+            positions: positions.into_iter().map(position).collect(),
         };
         let record = InboxShardRecord {
             open: state.open.clone(),
             suspicion: state.suspicion.clone(),
             contexts: state.contexts.clone(),
+            positions: state.positions.clone(),
             secret: HashSecret(5),
             ..InboxShardRecord::default()
         };

@@ -235,6 +235,26 @@ fn an_orphan_is_awaited_for_twice_what_its_source_tells_unless_it_is_configured(
 }
 
 #[test]
+fn with_rows_at_their_bound_an_orphan_is_given_up_after_four_times_its_wait() {
+    let mut changed = settings();
+    changed.consumers[0].stored_max = 1;
+    changed.consumers[0].retry.base_ms = 3_600_000;
+    changed.sources[0].orphan_wait = Some(Duration::from_secs(10));
+    for is_full in [true, false] {
+        let mut owner = orphaned(changed.clone());
+        bring(&mut owner, vec![arrival("t2", &message("m-2", None, "b"))], 1);
+        if is_full {
+            let call = calls(&mut owner, 2).remove(0);
+            owner.answered(call.seq, Verdict::Failed(Fault::new("X", "x")), now(3), 0.5);
+            commit(&mut owner, 4);
+            assert_eq!(owner.room(SOURCE), 0, "nothing can bring it any more");
+        }
+        assert_eq!(expired(&mut owner, 39_000), 0);
+        assert_eq!(expired(&mut owner, 41_000), u64::from(is_full));
+    }
+}
+
+#[test]
 fn nobody_asks_for_a_longer_backoff_than_a_hold() {
     let mut owner = owner();
     bring(&mut owner, vec![arrival("t1", &message("m-1", None, "a"))], 1);

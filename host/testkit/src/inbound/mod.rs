@@ -1,0 +1,106 @@
+//! Real hosts with an inbox and with tables, while everything around them is killed; what they left behind is read from outside.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `handler` | a handler over HTTP that can be killed, and remembers every call |
+//! | `handled` | many senders of the same ids through JetStream to that handler |
+//! | `published` | a table of PostgreSQL that two hosts publish, beside sessions that are in their way |
+//!
+//! What they judge is counted: no time is asserted.
+
+mod handled;
+mod handler;
+mod published;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::process::{Host, Launch};
+
+pub use handled::{Handled, handled};
+pub use handler::{Answer, Called, HandlerServer};
+pub use published::{Published, published};
+
+/// When nothing has moved for this long, something is wrong: longer than a host that was killed at a bad moment is cautious.
+const STALLED_AFTER: Duration = Duration::from_secs(120);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(100);
+/// What was killed stays away so long; a host comes back at once.
+const AWAY: Duration = Duration::from_millis(700);
+/// What a host gets to end in good order.
+const TERMINATE_WITHIN: Duration = Duration::from_secs(120);
+
+/// Writes a host's configuration into a folder of its own.
+fn prepare(binary: &Path, dir: &Path, config: &str) -> io::Result<Launch> {
+    std::fs::create_dir_all(dir)?;
+    let config = format!("[store]\nurl = \"surrealkv://./data\"\n{config}");
+    Launch::prepare(binary.to_owned(), dir, &config).map_err(io::Error::other)
+}
+
+/// Kills a host and starts it again.
+async fn restart(host: Host, launch: &Launch) -> io::Result<Host> {
+    if !host.kill().await.map_err(io::Error::other)? {
+        return Err(io::Error::other(format!("the host had ended by itself; see {}", launch.log.display())));
+    }
+    let (host, _) = Host::ready(launch).await.map_err(io::Error::other)?;
+    Ok(host)
+}
+
+async fn end(host: Host) -> io::Result<()> {
+    let status = host.terminate(TERMINATE_WITHIN).await.map_err(io::Error::other)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("a host was asked to end and ended with {status}")))
+    }
+}
+
+/// Waits until `left` is nothing. It fails when that stands still for too long.
+async fn until_nothing_is_left(what: &str, mut left: impl AsyncFnMut() -> io::Result<u64>) -> io::Result<()> {
+    let (mut seen, mut moved) = (None, Instant::now());
+    loop {
+        // Whoever was killed may not answer yet.
+        let now = left().await.ok();
+        if now == Some(0) {
+            return Ok(());
+        }
+        if now != seen {
+            (seen, moved) = (now, Instant::now());
+        } else if moved.elapsed() > STALLED_AFTER {
+            return Err(io::Error::other(format!("nothing has moved for {STALLED_AFTER:?}: {now:?} {what}")));
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Numbers of each key that don't come as 1, 2, 3 and so on when repeats are left out.
+fn disorder<'m>(messages: impl Iterator<Item = (&'m str, u64)>) -> Vec<String> {
+    let mut latest: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut breaches = Vec::new();
+    for (key, number) in messages {
+        let before = latest.entry(key).or_default();
+        if number > *before + 1 {
+            breaches.push(format!("{key}: {number} came after {before}"));
+        }
+        *before = number.max(*before);
+    }
+    breaches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeat_is_no_disorder_and_a_gap_is() {
+        let of = |numbers: &[u64]| disorder(numbers.iter().map(|number| ("a", *number)));
+        assert!(of(&[1, 2, 2, 1, 3]).is_empty());
+        assert_eq!(of(&[1, 3, 2]), ["a: 3 came after 1"]);
+        assert_eq!(of(&[2]), ["a: 2 came after 0"]);
+        assert!(disorder([("a", 1), ("b", 1), ("a", 2)].into_iter()).is_empty());
+    }
+}
