@@ -46,6 +46,8 @@ pub(super) struct Ledger {
     pub violations: Vec<String>,
     pub stats: Stats,
     pub now: u64,
+    /// What ends from then on is never forgotten.
+    pub kept_since: Option<u64>,
     /// Stored or finished, whatever becomes of it.
     safe: BTreeSet<(Item, u8)>,
     /// Finished at least once.
@@ -187,7 +189,7 @@ impl Ledger {
         self.once_finished.insert(item);
         self.touched.remove(&item);
         if let Some((at, before)) = self.finished.get(&item).copied() {
-            if self.now - at <= DEDUP_WINDOW {
+            if self.now - at <= DEDUP_WINDOW || self.kept_since.is_some_and(|since| at >= since) {
                 let after = self.now - at;
                 self.violation(format!("TWICE {item:?} is finished again ({before:?}, then {how:?}) after {after}"));
             } else {

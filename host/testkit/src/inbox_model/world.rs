@@ -84,6 +84,7 @@ impl World {
             self.step();
         }
         self.calm = true;
+        self.ledger.kept_since = Some(self.now);
         self.down = [0; 2];
         for _ in 0..CALM_STEPS {
             self.step();
@@ -212,9 +213,11 @@ impl World {
         }
     }
 
-    /// What is out of the window is forgotten.
+    /// What is out of the window is forgotten, but in the calm phase. To convict what kills its host takes some thousand steps, so with a
+    /// window of some hundred two of them could take turns for ever: convicted, forgotten while the other one is on trial and its source
+    /// still brings both, and handled again. A window of weeks is longer than any number of trials.
     fn tidy(&mut self) {
-        if !self.now.is_multiple_of(20) {
+        if self.calm || !self.now.is_multiple_of(20) {
             return;
         }
         let age = self.record().age;

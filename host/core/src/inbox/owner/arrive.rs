@@ -234,6 +234,7 @@ impl InboxOwner {
         if !entry.copies.contains(&delivery) {
             entry.copies.push(delivery);
         }
+        entry.withdrawn = false;
         entry.maybe_handled |= arrival.redelivered;
         entry.store_first |= arrival.anonymous || arrival.deliveries_left.is_some_and(|left| left <= LAST_DELIVERIES);
         self.hand.wait_for(delivery, seq);

@@ -104,6 +104,9 @@ pub(super) struct Entry {
     pub store_first: bool,
     /// The commit that is out takes or stores it.
     pub flying: bool,
+    /// Its last delivery was revoked while that commit was out. If that never goes in, it is dropped as it would have been then: its
+    /// source brings it again, behind what comes before it in its key.
+    pub withdrawn: bool,
     /// Messages its consumer had processed when it last asked for a pause or a hold.
     pub asked: Option<u64>,
     pub maybe_handled: bool,
@@ -144,6 +147,7 @@ impl Entry {
             copies: Vec::new(),
             store_first: false,
             flying: false,
+            withdrawn: false,
             asked: None,
             maybe_handled: false,
             refusal: None,
@@ -175,6 +179,7 @@ impl Entry {
             copies: Vec::new(),
             store_first: false,
             flying: false,
+            withdrawn: false,
             asked: None,
             // Its owner may have called it.
             maybe_handled: true,
@@ -209,6 +214,7 @@ impl Entry {
             copies: Vec::new(),
             store_first: false,
             flying: false,
+            withdrawn: false,
             asked: None,
             maybe_handled: true,
             refusal: None,

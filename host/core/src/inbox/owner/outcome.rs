@@ -223,6 +223,9 @@ impl InboxOwner {
         for seq in flight.stored.iter().chain(&flight.taken) {
             if let Some(entry) = self.entries.get_mut(*seq) {
                 entry.flying = false;
+                // Kept for this commit alone, it has no delivery that a next revocation would find it by: with what is before it in its
+                // key revoked once more, it would be called first.
+                self.drop_withdrawn(*seq);
                 self.consider(*seq);
             }
         }

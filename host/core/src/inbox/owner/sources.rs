@@ -232,19 +232,25 @@ impl InboxOwner {
         }
     }
 
-    /// No handler has them, and nothing stored does. An owner before this one may have had them called, which their sources don't say
-    /// when they bring them again.
+    /// What of a revoked delivery no handler has, and nothing stored.
     fn drop_untouched(&mut self, seqs: &[crate::ids::Seq]) {
         let keeps_flying = self.is_rule_kept(Rule::KeepWhatFlies);
         for seq in seqs {
-            let may_go = self.entries.get_mut(*seq).is_some_and(|entry| {
+            if let Some(entry) = self.entries.get_mut(*seq) {
                 entry.flying &= keeps_flying;
-                entry.may_be_dropped()
-            });
-            let dropped = if may_go { self.drop_entry(*seq) } else { None };
-            if let Some(entry) = dropped.filter(|entry| entry.maybe_handled) {
-                self.touched.went(entry.fingerprint);
+                entry.withdrawn = entry.copies.is_empty();
             }
+            self.drop_withdrawn(*seq);
+        }
+    }
+
+    /// Drops a message whose delivery was revoked, if it may be. An owner before this one may have had it called, which its source doesn't
+    /// say when it brings it again.
+    pub(super) fn drop_withdrawn(&mut self, seq: crate::ids::Seq) {
+        let may_go = self.entries.get(seq).is_some_and(|entry| entry.withdrawn && entry.may_be_dropped());
+        let dropped = if may_go { self.drop_entry(seq) } else { None };
+        if let Some(entry) = dropped.filter(|entry| entry.maybe_handled) {
+            self.touched.went(entry.fingerprint);
         }
     }
 

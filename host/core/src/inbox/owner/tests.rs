@@ -19,6 +19,7 @@ use crate::time::UnixMillis;
 
 mod bounds;
 mod ids;
+mod undone;
 
 const SOURCE: SourceId = SourceId(0);
 const SESSION: u64 = 7;
