@@ -9,16 +9,19 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use waybill_core::ids::ShardId;
+use waybill_core::code::Code;
+use waybill_core::ids::{ShardId, SourceName};
 use waybill_core::outbox::lone_trials::LoneTrials;
+use waybill_core::port::transport::Fault;
 
 use crate::admission::Admission;
 use crate::bounded::{bounded, bounded_inbox, bounded_sagas};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
-use crate::direct::PublishedTables;
+use crate::direct::{DirectConfig, PublishedTables};
 use crate::idempotency::Idempotency;
+use crate::inbox::InboundConfig;
 use crate::inbox::service::Inbox;
 use crate::janitor;
 use crate::live::{Live, TransportEntry};
@@ -63,6 +66,9 @@ impl Engine {
         let admission = Admission::new(config.waiting_messages_max, config.waiting_bytes_max);
         let stores = bounded(stores, config.store_timeout);
         config.sagas.store = config.sagas.store.map(|store| bounded_sagas(store, config.store_timeout));
+        let inbound = Arc::clone(&config.inbound);
+        // Handlers are closed when nobody holds their consumers any more, so what is kept from the start is the store alone.
+        config.inbound = Arc::new(InboundConfig { store: inbound.store.clone(), ..InboundConfig::default() });
         let live = Live::new(config.clone());
         let stop = CancellationToken::new();
         let supervisor = Arc::clone(&config.supervisor);
@@ -92,7 +98,6 @@ impl Engine {
             tasks.extend(running);
             sagas
         });
-        let inbound = Arc::clone(&context.config.inbound);
         let inbox = inbound.store.clone().map(|store| {
             let store = bounded_inbox(store, context.config.store_timeout);
             let (inbox, running) = Inbox::start(&context, inbound, store, &handles, sagas.clone());
@@ -166,8 +171,8 @@ impl Engine {
     }
 
     /// Puts another configuration in force, from each transport's next batch on: routes, transports, retries, weights, times for
-    /// calls and keeping; of sagas their bounds, how long they are kept and the client of `http:` steps (none = the one before). The
-    /// rest of it is as at the start (shards, bounds of memory, the host's name, participants). A transport that is
+    /// calls and keeping; sources, consumers and tables; of sagas their bounds, how long they are kept and the client of `http:` steps
+    /// (none = the one before). The rest of it is as at the start (shards, bounds of memory, the host's name, participants). A transport that is
     /// in it no more ends what it has, and is closed then; one of the same name is taken to be the same one. Returns when every shard goes by it, or hasn't answered in time.
     pub async fn reconfigure(&self, mut config: EngineConfig) {
         let _alone = self.reconfiguring.lock().await;
@@ -183,6 +188,7 @@ impl Engine {
         if let Some(inbox) = &self.inbox {
             inbox.reconfigured(Arc::clone(&context.live().config.inbound));
         }
+        self.tables.publish(&context.live().config.direct.tables);
         let told = self.outbox.shards.iter().map(ShardHandle::reroute);
         if tokio::time::timeout(REROUTE_TIMEOUT, futures::future::join_all(told)).await.is_err() {
             tracing::warn!("a shard is busy; it goes by the new routes when it comes to it");
@@ -191,6 +197,24 @@ impl Engine {
             let stop = context.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(end(entry)).await });
         }
+    }
+
+    /// Why these sources, consumers and tables can't be put in force while this host runs, if so. [`Self::reconfigure`] takes it that
+    /// they can.
+    pub fn refusal(&self, inbound: &InboundConfig, direct: &DirectConfig) -> Option<Fault> {
+        let inbox = self.inbox.as_ref()?;
+        let becomes_table = direct.tables.iter().map(|table| &table.source).find(|source| inbox.pulls(source));
+        let is_table = |source: &&SourceName| self.tables.find(source.as_str()).is_some();
+        let other_way = becomes_table.or_else(|| inbound.sources.iter().map(|source| &source.name).find(is_table));
+        if let Some(source) = other_way {
+            let reason = format!(
+                "source {:?} would be published another way (`publish`), and nobody would wait for what is under way: restart the host \
+                 for that",
+                source.as_str()
+            );
+            return Some(Fault::new(Code::CONFIG_RELOAD_REFUSED, reason));
+        }
+        inbox.refusal(inbound)
     }
 
     /// Has what operators paused stay paused, also a transport that comes back: told to the shards before they hear of it.

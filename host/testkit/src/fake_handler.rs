@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -219,6 +220,7 @@ pub struct FakeHandler {
     running: Mutex<BTreeMap<u32, usize>>,
     /// For each call, how many were under way in its lane when it began.
     beside: Mutex<Vec<usize>>,
+    closed: AtomicBool,
 }
 
 impl FakeHandler {
@@ -233,6 +235,7 @@ impl FakeHandler {
             limits: Mutex::new(limits),
             running: Mutex::default(),
             beside: Mutex::default(),
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -247,14 +250,19 @@ impl FakeHandler {
         (limits.lanes, limits.calls_per_lane, limits.max_batch) = (1, calls, 1);
     }
 
+    /// Before it is used: batches of up to so many.
+    pub fn set_batch(&self, most: u32) {
+        self.limits.lock().max_batch = most;
+    }
+
     /// For each of [`Self::calls`], how many others were under way in its lane when it began.
     pub fn beside(&self) -> Vec<usize> {
         self.beside.lock().clone()
     }
 
-    /// Before it is used: batches of up to so many.
-    pub fn set_batch(&self, most: u32) {
-        self.limits.lock().max_batch = most;
+    /// It was ended in good order.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// The calls so far, with their lanes.
@@ -300,6 +308,94 @@ impl Handler for FakeHandler {
     }
     fn health(&self) -> HealthReport {
         HealthReport { health: Health::Ready, detail: None }
+    }
+    async fn close(&self, _timeout: Duration) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// A handler whose plugin is replaced when a test says so.
+pub struct FakeHandlerSlot(Mutex<Generation>);
+
+/// Who serves, as the calls have it that are made meanwhile.
+#[derive(Clone)]
+struct Generation(u32, Arc<FakeHandler>);
+
+impl FakeHandlerSlot {
+    pub fn new(first: &Arc<FakeHandler>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Generation(1, Arc::clone(first)))))
+    }
+
+    /// The calls from now on are another plugin's, or an earlier one's again.
+    pub fn swap(&self, next: &Arc<FakeHandler>) {
+        let mut live = self.0.lock();
+        *live = Generation(live.0 + 1, Arc::clone(next));
+    }
+
+    fn live(&self) -> Generation {
+        self.0.lock().clone()
+    }
+}
+
+#[async_trait]
+impl Handler for FakeHandlerSlot {
+    fn name(&self) -> &str {
+        "slot"
+    }
+    fn identity(&self) -> PluginIdentity {
+        self.live().identity()
+    }
+    fn limits(&self) -> HandlerLimits {
+        self.live().limits()
+    }
+    fn generation(&self) -> u32 {
+        self.live().0
+    }
+    fn serving(&self) -> Option<Arc<dyn Handler>> {
+        Some(Arc::new(self.live()))
+    }
+    async fn handle(
+        &self,
+        lane: u32,
+        batch: Vec<Inbound>,
+        timeout: Duration,
+        sink: Arc<dyn VerdictSink>,
+    ) -> Result<Vec<Verdict>, CallError> {
+        self.live().handle(lane, batch, timeout, sink).await
+    }
+    fn health(&self) -> HealthReport {
+        self.live().health()
+    }
+    async fn close(&self, timeout: Duration) {
+        self.live().1.close(timeout).await;
+    }
+}
+
+#[async_trait]
+impl Handler for Generation {
+    fn name(&self) -> &str {
+        self.1.name()
+    }
+    fn identity(&self) -> PluginIdentity {
+        self.1.identity()
+    }
+    fn limits(&self) -> HandlerLimits {
+        self.1.limits()
+    }
+    fn generation(&self) -> u32 {
+        self.0
+    }
+    async fn handle(
+        &self,
+        lane: u32,
+        batch: Vec<Inbound>,
+        timeout: Duration,
+        sink: Arc<dyn VerdictSink>,
+    ) -> Result<Vec<Verdict>, CallError> {
+        self.1.handle(lane, batch, timeout, sink).await
+    }
+    fn health(&self) -> HealthReport {
+        self.1.health()
     }
     async fn close(&self, _timeout: Duration) {}
 }

@@ -1,6 +1,6 @@
 //! What sources and consumers have to be together, and with the routes.
 
-use waybill_core::endpoint::PluginRef;
+use waybill_core::endpoint::{PluginRef, ReloadPolicy};
 use waybill_core::glob::Glob;
 use waybill_core::route::Routes;
 use waybill_core::suggest::nearest;
@@ -113,11 +113,21 @@ fn directly(reader: &mut Reader<'_>, read: &ReadConsumer, found: &[&Source], con
     if !read.consumer.matches.is_empty() {
         not("it takes some subjects only, and the others would wait in the table for ever");
     }
-    for source in found.iter().filter(|source| source.endpoint.watch) {
-        let path = format!("source.{}.watch", source.name);
-        let at = reader.shown.iter().find(|shown| shown.path == path).map(|shown| shown.origin.clone());
-        let cause = "its rows are published directly, and such a table keeps its plugin until the host is restarted: leave watch out";
-        refuse(reader, path, "true", cause.to_owned(), &at.unwrap_or_else(|| read.publish_at.clone()));
+    for source in found {
+        let endpoint = &source.endpoint;
+        let mut idle = |key: &str, value: &str, cause: &str| {
+            let path = format!("source.{}.{key}", source.name);
+            let at = reader.shown.iter().find(|shown| shown.path == path).map(|shown| shown.origin.clone());
+            let cause = format!("its rows are published directly, and {cause}: leave {key} out");
+            refuse(reader, path, value, cause, &at.unwrap_or_else(|| read.publish_at.clone()));
+        };
+        if endpoint.watch {
+            let cause = "such a table keeps its plugin until its section changes or the host is restarted";
+            idle("watch", "true", cause);
+        }
+        if endpoint.policy.reload == ReloadPolicy::Overlap {
+            idle("reload", "overlap", "such a table has ended before it begins with other settings");
+        }
     }
     if matches!(read.consumer.dlq, Dlq::On(_)) {
         let cause = "with publish = \"direct\" what is given up stays in its table: write publish = \"stored\", or leave dlq out";

@@ -3,10 +3,10 @@
 use waybill_core::endpoint::EndpointSettings;
 use waybill_core::ids::{ConsumerName, SourceName};
 use waybill_sandbox::{
-    ComponentSource, Fleet, LoadedPlugin, SandboxError, SwapError, World, check_config, check_grants,
+    ComponentSource, Fleet, ForStart, LoadedPlugin, SandboxError, SwapError, World, check_config, check_grants,
 };
 
-use super::{PluginError, source};
+use super::{PluginError, fitting, source};
 use crate::config::Config;
 use crate::config::inbound::{Consumer, Publish, Source, Target};
 
@@ -23,7 +23,9 @@ pub struct PreparedSource {
 pub struct PreparedHandler {
     pub consumer: ConsumerName,
     pub settings: EndpointSettings,
-    pub plugin: LoadedPlugin,
+    /// Where its plugin comes from.
+    pub from: ComponentSource,
+    pub loaded: ForStart,
 }
 
 /// The consumer that publishes a source's table directly.
@@ -86,9 +88,12 @@ async fn prepare_handler(
     consumer: &Consumer,
     settings: &EndpointSettings,
 ) -> Result<PreparedHandler, SwapError> {
-    let plugin = fleet.load(&source(&settings.plugin)?, settings.sha256.as_deref(), World::Handler).await?;
-    check_config(plugin.manifest(), &settings.name, &settings.config)?;
+    let from = source(&settings.plugin)?;
+    let loaded = fleet.load_handler_for_start(&settings.name, &from, settings.sha256.as_deref()).await?;
+    let loaded = fitting(fleet, settings, &from, World::Handler, loaded).await?;
+    let manifest = loaded.plugin.manifest();
+    check_config(manifest, &settings.name, &settings.config)?;
     let section = format!("consumer.{}", consumer.name);
-    check_grants(plugin.manifest(), &section, &settings.grants, settings.instances)?;
-    Ok(PreparedHandler { consumer: consumer.name.clone(), settings: settings.clone(), plugin })
+    check_grants(manifest, &section, &settings.grants, settings.instances)?;
+    Ok(PreparedHandler { consumer: consumer.name.clone(), settings: settings.clone(), from, loaded })
 }

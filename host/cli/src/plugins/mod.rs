@@ -116,15 +116,8 @@ async fn load_backoff(fleet: &Fleet, plugin: &PluginRef, document: &Value) -> Re
 /// Loads the plugin of one transport and checks its settings.
 pub async fn prepare_one(fleet: &Fleet, settings: &EndpointSettings) -> Result<Prepared, SwapError> {
     let source = source(&settings.plugin)?;
-    let mut loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
-    if let Some(fallback) = &loaded.fallback
-        && let Err(error) = check_config(loaded.plugin.manifest(), &settings.name, &settings.config)
-    {
-        // The configuration was written for the one that was rolled back: a transport that may fail beats a host that doesn't start.
-        tracing::error!(transport = %settings.name, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), %error, "{fallback}, but the configuration doesn't fit it: the one at its source is used all the same");
-        let plugin = fleet.load(&source, settings.sha256.as_deref(), World::Transport).await?;
-        loaded = ForStart { plugin, fallback: None };
-    }
+    let loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
+    let loaded = fitting(fleet, settings, &source, World::Transport, loaded).await?;
     let plugin = &loaded.plugin;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     if settings.provision && !plugin.provisions() {
@@ -134,6 +127,25 @@ pub async fn prepare_one(fleet: &Fleet, settings: &EndpointSettings) -> Result<P
     let section = format!("transport.{}", settings.name);
     check_grants(plugin.manifest(), &section, &settings.grants, settings.instances)?;
     Ok(Prepared { settings: settings.clone(), source, loaded })
+}
+
+/// What was loaded for a start, or what lies at its source where the configuration doesn't fit the last good one.
+async fn fitting(
+    fleet: &Fleet,
+    settings: &EndpointSettings,
+    source: &ComponentSource,
+    world: World,
+    loaded: ForStart,
+) -> Result<ForStart, SwapError> {
+    if let Some(fallback) = &loaded.fallback
+        && let Err(error) = check_config(loaded.plugin.manifest(), &settings.name, &settings.config)
+    {
+        // The configuration was written for the one that was rolled back: one that may fail beats a host that doesn't start.
+        tracing::error!(%world, name = %settings.name, code = Code::PLUGIN_REMEMBERED_BAD.as_str(), %error, "{fallback}, but the configuration doesn't fit it: the one at its source is used all the same");
+        let plugin = fleet.load(source, settings.sha256.as_deref(), world).await?;
+        return Ok(ForStart { plugin, fallback: None });
+    }
+    Ok(loaded)
 }
 
 /// Loads the plugin of one participant and checks its settings and steps.
@@ -158,8 +170,8 @@ pub fn warnings(plugins: &Plugins) -> Vec<String> {
     for PreparedSource { settings, plugin, .. } in &plugins.sources {
         idle(&format!("[source.{}]", settings.name), settings, plugin, &mut warnings);
     }
-    for PreparedHandler { settings, plugin, .. } in &plugins.handlers {
-        idle(&format!("[consumer.{}]", settings.name), settings, plugin, &mut warnings);
+    for PreparedHandler { settings, loaded, .. } in &plugins.handlers {
+        idle(&format!("[consumer.{}]", settings.name), settings, &loaded.plugin, &mut warnings);
     }
     warnings
 }

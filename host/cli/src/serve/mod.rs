@@ -97,7 +97,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
-    let (inbox, watched) = (Arc::clone(&inbound.inbox), inbound.watched.clone());
+    let in_force = inbound::InForce::new(inbound.clone());
     let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &supervisor).await?;
     let engine = Arc::new(engine);
     // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
@@ -110,15 +110,15 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         }
     });
     let watch_sources = supervisor.run("source files", cut.clone(), {
-        let (engine, watching) = (Arc::clone(&engine), watching.clone());
-        move || inbound::watch(watched.clone(), Arc::clone(&engine), watching.clone())
+        let (in_force, engine, watching) = (in_force.clone(), Arc::clone(&engine), watching.clone());
+        move || inbound::watch(in_force.clone(), Arc::clone(&engine), watching.clone())
     });
     let reloader = Reloader::new(
         reload::Host {
             source,
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
-            inbox,
+            inbound: in_force,
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),

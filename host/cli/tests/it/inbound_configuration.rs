@@ -178,7 +178,11 @@ fn what_can_not_work_together_is_refused_with_its_reason() {
     let watched = refused(&format!(
         "{ROUTED}[source.old]\nplugin = \"postgres\"\nwatch = true\n[consumer.ship]\nsource = \"old\"\n{sent}"
     ));
-    assert!(watched.contains("source.old.watch") && watched.contains("until the host is restarted"), "{watched}");
+    assert!(watched.contains("source.old.watch") && watched.contains("keeps its plugin until"), "{watched}");
+    let overlapping = refused(&format!(
+        "{ROUTED}[source.old]\nplugin = \"postgres\"\nreload = \"overlap\"\n[consumer.ship]\nsource = \"old\"\n{sent}"
+    ));
+    assert!(overlapping.contains("source.old.reload"), "{overlapping}");
     for (source, words) in [
         ("tenant = [\"a\", \"a\"]", "there twice"),
         ("tenant = []", "name the tenants"),

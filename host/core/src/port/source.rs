@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::provision::{ProvisionChange, ProvisionError};
 use super::transport::{CallError, Fault, HealthReport, PluginIdentity};
+use crate::endpoint::ReloadPolicy;
 use crate::message::Headers;
 use crate::time::UnixMillis;
 
@@ -221,19 +222,24 @@ pub trait SourcePlugin: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// The plugin that serves, or would.
     fn identity(&self) -> PluginIdentity;
-    /// Opens it, however its first instances go: what finds no peer is tried again by itself. It is called again only after the one
-    /// before was closed; a plugin that was replaced meanwhile is opened then, or the old one if that doesn't open. Errors when it can
+    /// How a new opening takes over from the one before.
+    fn reload(&self) -> ReloadPolicy {
+        ReloadPolicy::StopStart
+    }
+    /// Opens it, however its first instances go: what finds no peer is tried again by itself. With `stop-start` it is called again
+    /// only after the one before was closed; with `overlap` also beside it, and what was opened so is pulled only when the one before
+    /// has closed. A plugin that was replaced meanwhile is opened then, or the old one if that doesn't open. Errors when it can
     /// never serve.
     async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError>;
+    /// Whatever is opened from now on begins behind this position, if it has no place of its own at the peer; none = at the earliest
+    /// that is kept. One that has a place needn't care.
+    fn resume_after(&self, _position: Option<String>) {}
     /// What is missing at the peer; with `apply` it is created. One call at a time, whether it is open or not.
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError>;
 }
 
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Whatever is opened from now on begins behind this position, if it has no place of its own at the peer; none = at the earliest
-    /// that is kept. One that has a place needn't care.
-    fn resume_after(&self, _position: Option<String>) {}
     /// Name from the configuration.
     fn name(&self) -> &str;
     fn identity(&self) -> PluginIdentity;

@@ -9,7 +9,8 @@ use waybill_core::inbox::direct as lane;
 use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::table::Table;
 
-/// The tables that a host publishes directly. They are as at the start.
+/// The tables that a host publishes directly. Whoever puts others in force gives the same `Arc` for each that stays as it is; store and
+/// host are as at the start.
 #[derive(Clone, Default)]
 pub struct DirectConfig {
     /// Where the host notes what it knows of its own last end; none = it publishes no table.

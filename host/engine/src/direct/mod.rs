@@ -29,9 +29,11 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use waybill_core::port::direct_store::DirectStore;
 
 use crate::shard::Context;
 
@@ -41,38 +43,63 @@ pub use config::{DirectConfig, TableConfig};
 
 /// The tables that this host publishes.
 pub(crate) struct PublishedTables {
-    tables: Vec<Arc<PublishedTable>>,
+    context: Arc<Context>,
+    /// None: it publishes none.
+    store: Option<Arc<dyn DirectStore>>,
+    tables: ArcSwap<Vec<Arc<PublishedTable>>>,
     /// Transactions end, and no others begin.
     ending: CancellationToken,
+    /// Those of tables that are published no more end by themselves.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl PublishedTables {
     /// Starts a task for each table.
     pub fn start(context: &Arc<Context>) -> Arc<Self> {
-        let ending = CancellationToken::new();
-        let config = &context.config.direct;
-        let tables: Vec<Arc<PublishedTable>> = match &config.store {
-            None => Vec::new(),
-            Some(store) => {
-                let one = |table: &Arc<TableConfig>| PublishedTable::new(context, table, store, ending.clone());
-                config.tables.iter().map(one).collect()
-            }
-        };
-        let run = |table: &Arc<PublishedTable>| {
-            let table = Arc::clone(table);
-            context.supervisor.run("tables", context.stop.clone(), move || table::run(Arc::clone(&table)))
-        };
-        let tasks = Mutex::new(tables.iter().map(run).collect());
-        Arc::new(Self { tables, ending, tasks })
+        let tables = Arc::new(Self {
+            context: Arc::clone(context),
+            store: context.config.direct.store.clone(),
+            tables: ArcSwap::default(),
+            ending: CancellationToken::new(),
+            tasks: Mutex::default(),
+        });
+        tables.publish(&context.config.direct.tables);
+        tables
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<PublishedTable>> {
-        self.tables.iter()
+    /// Publishes these tables from now on. One whose configuration is the same goes on; another one begins when the one before it has
+    /// ended: what that one sent is marked, and what it noted of itself is whole.
+    pub fn publish(&self, next: &[Arc<TableConfig>]) {
+        let Some(store) = &self.store else { return };
+        let before = self.tables.load_full();
+        let goes_on = |config: &Arc<TableConfig>| before.iter().find(|table| Arc::ptr_eq(&table.config, config));
+        let start = |config: &Arc<TableConfig>| {
+            let table = PublishedTable::new(&self.context, config, store, self.ending.child_token());
+            let earlier = before.iter().find(|earlier| earlier.config.source == config.source).cloned();
+            let task = {
+                let table = Arc::clone(&table);
+                let run = move || table::run_after(earlier.clone(), Arc::clone(&table));
+                self.context.supervisor.run("tables", self.context.stop.clone(), run)
+            };
+            self.tasks.lock().push(task);
+            table
+        };
+        for table in before.iter().filter(|table| !next.iter().any(|config| Arc::ptr_eq(&table.config, config))) {
+            tracing::info!(source = %table.config.source, "a table isn't published any more as it was");
+            table.end();
+        }
+        let tables = next.iter().map(|config| goes_on(config).cloned().unwrap_or_else(|| start(config))).collect();
+        self.tables.store(Arc::new(tables));
+        self.tasks.lock().retain(|task| !task.is_finished());
     }
 
-    pub fn find(&self, source: &str) -> Option<&Arc<PublishedTable>> {
-        self.tables.iter().find(|table| table.config.source.as_str() == source)
+    /// Those of the configuration in force.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<PublishedTable>> + use<> {
+        self.tables.load().as_ref().clone().into_iter()
+    }
+
+    pub fn find(&self, source: &str) -> Option<Arc<PublishedTable>> {
+        self.tables.load().iter().find(|table| table.config.source.as_str() == source).cloned()
     }
 
     /// Begins no transaction, has those under way marked and committed within `timeout`, and closes the tables. True when all of it
@@ -81,6 +108,6 @@ impl PublishedTables {
         self.ending.cancel();
         let tasks: Vec<JoinHandle<()>> = self.tasks.lock().drain(..).collect();
         let ended = tokio::time::timeout(timeout, futures::future::join_all(tasks)).await;
-        ended.is_ok() && self.tables.iter().all(|table| table.is_closed())
+        ended.is_ok() && self.iter().all(|table| table.is_closed())
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct PublishedTable {
     pub(super) counted: AsyncMutex<Option<Counted>>,
     wakes: Notify,
     ending: CancellationToken,
+    /// It has ended, in good order or not.
+    ended: CancellationToken,
     paused: AtomicBool,
     closed: AtomicBool,
 }
@@ -79,6 +81,7 @@ impl PublishedTable {
             counted: AsyncMutex::default(),
             wakes: Notify::new(),
             ending,
+            ended: CancellationToken::new(),
             paused: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
@@ -95,6 +98,11 @@ impl PublishedTable {
 
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_cancelled()
+    }
+
+    /// Has transactions under way marked and committed, begins no others, and closes the table.
+    pub(super) fn end(&self) {
+        self.ending.cancel();
     }
 
     /// Whether its lanes ended in good order and that is stored.
@@ -264,8 +272,16 @@ impl PublishedTable {
     }
 }
 
+/// The task of a table that takes another one's place: nothing of it begins before that one has ended.
+pub(super) async fn run_after(earlier: Option<Arc<PublishedTable>>, table: Arc<PublishedTable>) {
+    if let Some(earlier) = earlier {
+        earlier.ended.cancelled().await;
+    }
+    run(table).await;
+}
+
 /// A table's task: opens it, runs its workers until the host drains, and closes it. A worker's panic is this task's.
-pub(super) async fn run(table: Arc<PublishedTable>) {
+async fn run(table: Arc<PublishedTable>) {
     table.give_back_all().await;
     if table.open().await {
         table.read_pause().await;
@@ -283,6 +299,7 @@ pub(super) async fn run(table: Arc<PublishedTable>) {
         }
     }
     table.close().await;
+    table.ended.cancel();
 }
 
 /// Wakes idle workers when the database notifies.

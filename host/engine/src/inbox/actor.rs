@@ -9,13 +9,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use waybill_core::inbox::owner::InboxOwner;
 use waybill_core::inbox::records::InboxShardRecord;
-use waybill_core::inbox::settings::SourceId;
+use waybill_core::inbox::settings::{ConsumerId, SourceId};
 use waybill_core::outbox::lone_trials::Party;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::{Monotonic, Now};
 
 use super::calls::Components;
+use super::config::ConsumerTarget;
 use super::flight::CommitContent;
 use super::holds::HoldNotes;
 use super::mail::Mail;
@@ -34,8 +35,8 @@ const MAIL_AT_ONCE: usize = 4_096;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// Counts are told this often.
 const METER_EVERY: Duration = Duration::from_secs(1);
-/// What is in hand gets this long to be finished before another configuration is in force.
-const RECONFIGURE_TIMEOUT: Duration = Duration::from_secs(30);
+/// What is with handlers gets this long to be finished before an owner begins anew by another configuration.
+pub(super) const RECONFIGURE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Actor {
     pub shared: Arc<Shared>,
@@ -92,7 +93,7 @@ impl Actor {
         Self {
             flight: Flight::begin(&shared.context.commits, &handle.status.condition, owner.record().token),
             sources: Places::new(&home, &shared.seats),
-            components: Components::new(&home),
+            components: Components::default(),
             lease: Arc::clone(outbox.lease()),
             outbox: outbox.watch(),
             handle,
@@ -213,16 +214,41 @@ impl Actor {
             }
             Mail::SeatChanged => {}
             Mail::Reopen { source, go_on, reply } => self.reopen(&source, go_on, reply),
-            Mail::Reconfigured => {
-                let next = self.shared.config.load_full();
-                if !Arc::ptr_eq(&next, &self.home.config) && self.ending.is_none() {
-                    self.owner.drain();
-                    self.ending = Some(Ending { until: Instant::now() + RECONFIGURE_TIMEOUT, release: None });
-                }
-            }
+            Mail::Reconfigured => self.reconfigured(),
             Mail::Release { timeout, reply } => {
                 self.owner.drain();
                 self.ending = Some(Ending { until: Instant::now() + timeout, release: Some(reply) });
+            }
+        }
+    }
+
+    /// Goes by another configuration: at once, or, where the owner has to begin anew, when what is with handlers is finished and what
+    /// is in hand was given back.
+    fn reconfigured(&mut self) {
+        let next = self.shared.config.load_full();
+        if Arc::ptr_eq(&next, &self.home.config) || self.ending.is_some() {
+            return;
+        }
+        let next = HomeSettings::of(&next, self.owner.shard(), self.shared.context.config.shards);
+        if self.home.goes_on_as(&next) {
+            self.adopt(next);
+        } else {
+            self.owner.drain();
+            self.ending = Some(Ending { until: Instant::now() + RECONFIGURE_TIMEOUT, release: None });
+        }
+    }
+
+    /// Takes a configuration over that is the same to the owner. Calls under way end as they were begun.
+    fn adopt(&mut self, next: HomeSettings) {
+        let before = std::mem::replace(&mut self.home, Arc::new(next));
+        self.sources.adopt(&self.home);
+        for (at, (old, new)) in before.consumers.iter().zip(&self.home.consumers).enumerate() {
+            let is_same = match (&old.target, &new.target) {
+                (ConsumerTarget::Component(old), ConsumerTarget::Component(new)) => Arc::ptr_eq(old, new),
+                _ => false,
+            };
+            if let (false, Ok(at)) = (is_same, u16::try_from(at)) {
+                self.components.forget(ConsumerId(at));
             }
         }
     }

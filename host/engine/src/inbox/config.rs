@@ -22,7 +22,8 @@ use waybill_core::route::Pattern;
 /// Bytes of a handler's answer that are read, by default.
 const ANSWER_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 
-/// The inbox of a host. Another one takes every home over anew, so whoever puts the same in force again gives the same `Arc`.
+/// The inbox of a host. Whoever puts another one in force gives the same `Arc`s for what stays: a plugin or a handler that is another
+/// one is opened or called anew, and where bounds differ a shard is taken over anew.
 #[derive(Clone)]
 pub struct InboundConfig {
     /// Where it is kept; none = this host has no inbox. It is as at the start.
@@ -39,6 +40,16 @@ pub struct InboundConfig {
     pub answer_bytes_max: usize,
     /// Reads what HTTP handlers answer and sagas are replied; none = such bodies are refused.
     pub bodies: Option<Arc<dyn BodyReader>>,
+}
+
+impl InboundConfig {
+    /// Handlers that are components, with their consumers.
+    pub(crate) fn components(&self) -> impl Iterator<Item = (&Arc<ConsumerConfig>, &Arc<dyn Handler>)> {
+        self.consumers.iter().filter_map(|consumer| match &consumer.target {
+            ConsumerTarget::Component(handler) => Some((consumer, handler)),
+            ConsumerTarget::Topic(_) | ConsumerTarget::Saga | ConsumerTarget::Http { .. } => None,
+        })
+    }
 }
 
 impl Default for InboundConfig {

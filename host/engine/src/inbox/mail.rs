@@ -23,6 +23,11 @@ pub(super) enum SourceEvent {
         source: usize,
         result: Result<Arc<dyn Source>, CallError>,
     },
+    /// The same of what was opened beside a source that went on.
+    OpenedBeside {
+        source: usize,
+        result: Result<Arc<dyn Source>, CallError>,
+    },
     /// It has fetched its last.
     Quiesced {
         source: usize,

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `config` | sources, consumers and bounds as configured |
 //! | `settings` | which of them live in a shard |
+//! | `change` | what a running host can't take over of another configuration |
 //! | `mail` | what others ask of the task |
 //! | `takeover` | takeover, and what others hear meanwhile |
 //! | `actor` | the loop: mail, reads, calls, commits, sources |
@@ -23,6 +24,7 @@
 
 mod actor;
 mod calls;
+pub(crate) mod change;
 mod config;
 mod flight;
 mod holds;
@@ -41,7 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId};
 use waybill_core::inbox::message::InboundMessage;
 use waybill_core::inbox::owner::{InMemory, InboxOwner};
@@ -106,7 +108,8 @@ impl InboxHandle {
         let handle = Self { shard: outbox.shard, mail, status };
         let stop = shared.context.stop.clone();
         let (outbox, written, epochs) = (outbox.clone(), AtomicU64::new(0), AtomicU64::new(0));
-        let inbox = InboxOfShard { outbox, shared, handle: handle.clone(), written, epochs };
+        let (handle_of, reconfigured) = (handle.clone(), Notify::new());
+        let inbox = InboxOfShard { outbox, shared, handle: handle_of, written, epochs, reconfigured };
         (handle, tokio::spawn(commit::supervise(inbox, receiver, stop)))
     }
 

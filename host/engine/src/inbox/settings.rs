@@ -71,6 +71,14 @@ impl HomeSettings {
         self.sources.is_empty()
     }
 
+    /// Whether an owner goes on as it is under another configuration: to it sources, consumers and their bounds are the same. What
+    /// differs then is read anew for each delivery and each call, or is the plugin of a source.
+    pub fn goes_on_as(&self, next: &Self) -> bool {
+        let homes =
+            |settings: &Self| settings.sources.iter().map(|source| source.config.home.clone()).collect::<Vec<_>>();
+        self.owner == next.owner && self.lanes == next.lanes && homes(self) == homes(next)
+    }
+
     pub fn consumer(&self, id: ConsumerId) -> Option<&Arc<ConsumerConfig>> {
         self.consumers.get(usize::from(id.0))
     }

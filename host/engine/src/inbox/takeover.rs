@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use waybill_core::code::Code;
 use waybill_core::ids::ShardId;
 use waybill_core::inbox::fingerprint::HashSecret;
@@ -39,6 +39,8 @@ pub(super) struct InboxOfShard {
     /// Token with which this process wrote it last; 0 = it didn't.
     pub written: AtomicU64,
     pub epochs: AtomicU64,
+    /// Another configuration is in force: a shard that had no source may have one.
+    pub reconfigured: Notify,
 }
 
 /// What a task has seen of the outbox shard.
@@ -101,8 +103,14 @@ impl Supervised for InboxOfShard {
     }
 
     async fn changed(&self, watch: &mut OutboxWatch) {
-        if watch.is_owned || watch.condition.changed().await.is_err() {
-            pending().await
+        let owned_anew = async {
+            if watch.is_owned || watch.condition.changed().await.is_err() {
+                pending().await
+            }
+        };
+        tokio::select! {
+            () = owned_anew => {}
+            () = self.reconfigured.notified() => {}
         }
     }
 
@@ -131,6 +139,7 @@ impl Supervised for InboxOfShard {
                 let _gone = reply.send(());
                 return ControlFlow::Break(());
             }
+            Mail::Reconfigured => self.reconfigured.notify_one(),
             // What an ownership before was told comes again to whoever has the shard next. Who asks what is in memory hears that
             // nothing is.
             Mail::Source { .. }
@@ -138,8 +147,7 @@ impl Supervised for InboxOfShard {
             | Mail::Query(_)
             | Mail::Find { .. }
             | Mail::SeatChanged
-            | Mail::Reopen { .. }
-            | Mail::Reconfigured => {}
+            | Mail::Reopen { .. } => {}
         }
         ControlFlow::Continue(())
     }

@@ -152,6 +152,7 @@ async fn what_was_called_when_another_configuration_cut_it_off_is_called_with_a_
     world.http.answer(|posted| Reply::status(200).delayed(seconds(if posted.is_maybe_handled() { 0 } else { 500 })));
     world.shop.send("m-1", "orders.paid", "1");
     world.until_called(1).await;
+    consumer.concurrency = 4;
     let inbound = world.inbound(vec![world.source()], vec![consumer]);
     host.engine.reconfigure(world.config("host-a", inbound)).await;
     world.until_acknowledged(1).await;

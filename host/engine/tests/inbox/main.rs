@@ -13,6 +13,7 @@ mod hosts;
 mod ids;
 mod lost;
 mod order;
+mod reload;
 mod service;
 mod sources;
 mod stored;

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::source::{
     LaneNotices, Notices, OpenSource, Pulled, Settled, Source, SourceDelivery, SourceFacts, SourcePlugin,
@@ -34,13 +35,16 @@ pub struct FakeSource {
     changed: Notify,
     features: Mutex<Vec<String>>,
     lanes: u32,
-    /// The session of each open connection counts up.
+    /// Sessions count up: each connection has its own, and another one when it broke.
     sessions: AtomicU64,
+    /// Sessions below this one are broken.
+    broken: AtomicU64,
     opened: Mutex<Vec<OpenSource>>,
     behind: Mutex<Vec<Option<String>>>,
     closed: AtomicU64,
     close_time: Mutex<Duration>,
     refuses: Mutex<Option<CallError>>,
+    overlaps: AtomicBool,
     pull_fails: Mutex<Option<CallError>>,
     settle_fails: AtomicBool,
     notices: Mutex<Vec<LaneNotices>>,
@@ -64,11 +68,13 @@ impl FakeSource {
             features: Mutex::new(vec!["extend".to_owned()]),
             lanes,
             sessions: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
             opened: Mutex::default(),
             behind: Mutex::default(),
             closed: AtomicU64::new(0),
             close_time: Mutex::default(),
             refuses: Mutex::default(),
+            overlaps: AtomicBool::new(false),
             pull_fails: Mutex::default(),
             settle_fails: AtomicBool::new(false),
             notices: Mutex::default(),
@@ -100,6 +106,11 @@ impl FakeSource {
     /// From now on it takes so long to close, if it is given the time.
     pub fn set_close_time(&self, time: Duration) {
         *self.close_time.lock() = time;
+    }
+
+    /// From now on it is opened beside itself when it is replaced.
+    pub fn overlap(&self) {
+        self.overlaps.store(true, Ordering::Release);
     }
 
     /// From now on every pull fails so; none = it works.
@@ -149,7 +160,7 @@ impl FakeSource {
     /// Every connection breaks: what is out comes again, tokens are of no use.
     pub fn break_connections(&self) {
         self.broker.lock().give_back(None);
-        self.sessions.fetch_add(1, Ordering::AcqRel);
+        self.broken.store(self.next_session(), Ordering::Release);
         self.changed.notify_waiters();
     }
 
@@ -195,6 +206,10 @@ impl FakeSource {
         self.closed.load(Ordering::Acquire)
     }
 
+    fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
     fn identity(&self) -> PluginIdentity {
         let digest = format!("sha256:{}", "cd".repeat(32));
         PluginIdentity { plugin: format!("fake-{}", self.name), version: "1.0.0".to_owned(), digest, generation: 1 }
@@ -204,7 +219,18 @@ impl FakeSource {
 /// One way in which hosts have it open.
 struct Connection {
     source: Arc<FakeSource>,
+    session: AtomicU64,
     closed: AtomicBool,
+}
+
+impl Connection {
+    /// Its session, which is another one when it was broken.
+    fn session(&self) -> u64 {
+        if self.session.load(Ordering::Acquire) < self.source.broken.load(Ordering::Acquire) {
+            self.session.store(self.source.next_session(), Ordering::Release);
+        }
+        self.session.load(Ordering::Acquire)
+    }
 }
 
 /// A [`SourcePlugin`] on a broker.
@@ -218,13 +244,19 @@ impl SourcePlugin for FakeSourcePlugin {
     fn identity(&self) -> PluginIdentity {
         self.0.identity()
     }
+    fn reload(&self) -> ReloadPolicy {
+        match self.0.overlaps.load(Ordering::Acquire) {
+            true => ReloadPolicy::Overlap,
+            false => ReloadPolicy::StopStart,
+        }
+    }
     async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
         self.0.opened.lock().push(how);
         if let Some(error) = self.0.refuses.lock().clone() {
             return Err(error);
         }
-        self.0.sessions.fetch_add(1, Ordering::AcqRel);
-        Ok(Arc::new(Connection { source: Arc::clone(&self.0), closed: AtomicBool::new(false) }))
+        let session = AtomicU64::new(self.0.next_session());
+        Ok(Arc::new(Connection { source: Arc::clone(&self.0), session, closed: AtomicBool::new(false) }))
     }
     fn resume_after(&self, position: Option<String>) {
         self.0.behind.lock().push(position);
@@ -265,7 +297,7 @@ impl Source for Connection {
             tokio::pin!(changed);
             // Before the look, so that a change right after it isn't missed.
             changed.as_mut().enable();
-            let session = self.source.sessions.load(Ordering::Acquire);
+            let session = self.session();
             let (deliveries, caught_up, next) = self.source.broker.lock().pull(session, lane, max as usize);
             if !deliveries.is_empty() || Instant::now() >= until {
                 return Ok(Pulled { session, notices: Notices::default(), deliveries, caught_up });
@@ -282,7 +314,7 @@ impl Source for Connection {
         items: Vec<SourceSettlement>,
         _timeout: Duration,
     ) -> Result<Vec<Settled>, CallError> {
-        if self.closed.load(Ordering::Acquire) || session != self.source.sessions.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::Acquire) || session != self.session() {
             return Ok(vec![Settled::Lost; items.len()]);
         }
         if self.source.settle_fails.load(Ordering::Acquire) {
@@ -325,7 +357,7 @@ impl Source for Connection {
                 tokio::time::sleep(takes.min(timeout)).await;
             }
             self.source.closed.fetch_add(1, Ordering::AcqRel);
-            let session = self.source.sessions.load(Ordering::Acquire);
+            let session = self.session();
             self.source.broker.lock().give_back(Some(session));
             self.source.changed.notify_waiters();
         }

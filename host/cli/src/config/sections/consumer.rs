@@ -107,7 +107,11 @@ pub fn consumer(
     let idempotent = section.boolean("idempotent", true);
     let at = section.at.clone();
     section.done();
-    let target = target?;
+    let mut target = target?;
+    if let Target::Component { endpoint } = &mut target.value {
+        // Calls on a plugin that is replaced end by themselves.
+        endpoint.policy.drain_timeout = endpoint.policy.drain_timeout.max(handler_timeout);
+    }
     let dlq_at = dlq.as_ref().map_or_else(|| at.clone(), |set| set.origin.clone());
     let dlq = match dlq.map(|set| set.value) {
         Some(true) => Dlq::On(subject.value),

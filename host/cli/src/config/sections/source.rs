@@ -1,6 +1,6 @@
 //! `[source.NAME]`.
 
-use waybill_core::endpoint::{EndpointSettings, LimitOverlay, PluginRef};
+use waybill_core::endpoint::{EndpointSettings, LimitOverlay, PluginRef, ReloadPolicy, SlotPolicy};
 use waybill_core::ids::{SourceName, Tenant};
 use waybill_core::inbox::intake::{FieldNames, MissingId};
 use waybill_core::inbox::limits::WINDOW_DEFAULT;
@@ -37,6 +37,7 @@ pub fn source(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> 
         config,
         grants: grants(&mut section, bounds),
         provision: section.boolean("provision", normal.provision),
+        policy: SlotPolicy { reload: reload(&mut section), ..normal.policy },
         ..normal
     };
     let home = section.optional_text("home", "a name that sources of one consumer share");
@@ -74,6 +75,12 @@ pub fn source(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) -> 
         id_time_occurred: id_time.unwrap_or(false),
         map,
     })
+}
+
+/// How a new version takes over. With two open for a while more than a window may be out, so that is to be asked for.
+fn reload(section: &mut Section<'_, '_>) -> ReloadPolicy {
+    let orders = [("stop-start", ReloadPolicy::StopStart), ("overlap", ReloadPolicy::Overlap)];
+    section.choice("reload", "stop-start", &orders).unwrap_or(ReloadPolicy::StopStart)
 }
 
 /// The bounds that an operator sets. How long a call may take follows from what is asked: a pull waits as long as the host says, the

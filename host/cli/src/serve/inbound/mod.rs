@@ -4,22 +4,23 @@
 //! |---|---|
 //! | `opener` | a source's plugin, opened by whoever owns its home |
 //! | `watch` | plugin files that change |
-//!
-//! What the configuration says of them counts from the start: another one needs a restart.
+//! | `next` | what another configuration of a running host brings |
 
+mod next;
 mod opener;
 mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use waybill_core::endpoint::PluginLimits;
 use waybill_core::port::handler::Handler;
 use waybill_core::port::http_handler::HttpHandlers;
 use waybill_core::port::source::SourceWants;
 use waybill_core::port::transport::ErrorKind;
 use waybill_engine::{ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, SourceConfig, TableConfig};
-use waybill_sandbox::{EndpointSpec, Fleet, HttpHandlerClient, SandboxError, WasmHandler, WasmTable};
+use waybill_sandbox::{EndpointSpec, Fleet, ForStart, HttpHandlerClient, SandboxError, TransportSpec, WasmTable};
 use waybill_server::json::handled::ApiBodies;
 use waybill_store::SurrealStore;
 
@@ -28,6 +29,7 @@ use crate::config::inbound::{Consumer, Direct, Dlq, Publish, Source, Target};
 use crate::config::{Config, is_routed};
 use crate::exit::CliError;
 use crate::plugins::inbound::{PreparedHandler, PreparedSource, publisher};
+pub use next::{Begun, Running, next};
 use opener::ConfiguredSource;
 pub use watch::watch;
 
@@ -39,11 +41,28 @@ const POLL_EVERY_DEFAULT: Duration = Duration::from_millis(250);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the engine is given of the inbox.
+#[derive(Clone)]
 pub struct Inbound {
     pub inbox: Arc<InboundConfig>,
     pub direct: DirectConfig,
-    /// Sources whose plugin files are watched.
-    pub watched: Vec<Arc<ConfiguredSource>>,
+    /// Plugins of the sources that go through the inbox.
+    pub plugins: Vec<Arc<ConfiguredSource>>,
+}
+
+/// The same of a running host, as it is in force. Cheap to clone.
+#[derive(Clone)]
+pub struct InForce(Arc<Mutex<Inbound>>);
+
+impl InForce {
+    pub fn new(inbound: Inbound) -> Self {
+        Self(Arc::new(Mutex::new(inbound)))
+    }
+    pub fn get(&self) -> Inbound {
+        self.0.lock().clone()
+    }
+    pub fn set(&self, inbound: Inbound) {
+        *self.0.lock() = inbound;
+    }
 }
 
 /// Starts handlers and tables. Sources are opened by the engine, when it has their homes. Without any the host has an inbox all the same:
@@ -55,7 +74,7 @@ pub async fn inbound(
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
 ) -> Result<Inbound, CliError> {
-    let (mut pulled, mut tables, mut watched) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut pulled, mut tables, mut plugins) = (Vec::new(), Vec::new(), Vec::new());
     for prepared in sources {
         let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
         match publisher(config, source).map(|consumer| (consumer, consumer.publish)) {
@@ -64,34 +83,44 @@ pub async fn inbound(
             }
             _ => {
                 let plugin = Arc::new(plugin_of(config, source, prepared, fleet, store));
-                watched.extend(plugin.file().is_some().then(|| Arc::clone(&plugin)));
+                plugins.push(Arc::clone(&plugin));
                 pulled.push(Arc::new(source_of(source, plugin)));
             }
         }
     }
-    let mut components = Vec::new();
     for prepared in handlers {
-        components.push((prepared.consumer.clone(), component(config, prepared, store).await?));
+        component(config, prepared, fleet, store).await?;
     }
     let mut consumers = Vec::new();
     for consumer in config.consumers.iter().filter(|consumer| consumer.publish == Publish::Stored) {
-        let found = components.iter().find(|(name, _)| *name == consumer.name).map(|(_, handler)| handler);
-        consumers.push(Arc::new(consumer_of(config, consumer, found, fleet)?));
+        consumers.push(Arc::new(consumer_of(config, consumer, None, fleet)?));
     }
+    let inbox = inbox_of(config, pulled, consumers, store);
+    Ok(Inbound { inbox: Arc::new(inbox), direct: direct_of(tables, store), plugins })
+}
+
+fn inbox_of(
+    config: &Config,
+    sources: Vec<Arc<SourceConfig>>,
+    consumers: Vec<Arc<ConsumerConfig>>,
+    store: &Arc<SurrealStore>,
+) -> InboundConfig {
     let settings = &config.inbox;
-    let inbox = InboundConfig {
+    InboundConfig {
         store: Some(Arc::clone(store) as _),
-        sources: pulled,
+        sources,
         consumers,
         dedup_window: settings.dedup_window,
         keep_done: settings.keep_done,
         payload_bytes_max: settings.max_payload_bytes,
         answer_bytes_max: ANSWER_BYTES_MAX,
         bodies: Some(Arc::new(ApiBodies)),
-    };
+    }
+}
+
+fn direct_of(tables: Vec<Arc<TableConfig>>, store: &Arc<SurrealStore>) -> DirectConfig {
     // By the machine's name: it is the same after a restart.
-    let direct = DirectConfig { store: Some(Arc::clone(store) as _), host: host_name(), tables };
-    Ok(Inbound { inbox: Arc::new(inbox), direct, watched })
+    DirectConfig { store: Some(Arc::clone(store) as _), host: host_name(), tables }
 }
 
 fn endpoint(
@@ -138,10 +167,11 @@ fn source_of(source: &Source, plugin: Arc<ConfiguredSource>) -> SourceConfig {
     }
 }
 
+/// `known`: the handler component that it has had so far.
 fn consumer_of(
     config: &Config,
     consumer: &Consumer,
-    component: Option<&Arc<dyn Handler>>,
+    known: Option<&Arc<dyn Handler>>,
     fleet: &Fleet,
 ) -> Result<ConsumerConfig, CliError> {
     let target = match &consumer.target {
@@ -154,18 +184,16 @@ fn consumer_of(
             let client: Arc<dyn HttpHandlers> = Arc::new(client.map_err(|error| of_sandbox(&error))?);
             ConsumerTarget::Http { url: Arc::from(url.subject()), client }
         }
-        Target::Component { .. } => match component {
-            Some(handler) => ConsumerTarget::Component(Arc::clone(handler)),
-            None => {
-                let what = format!("the handler of consumer {} wasn't started", consumer.name);
-                return Err(CliError::usage(what, "report this: the configuration was checked"));
+        Target::Component { .. } => {
+            let started = || fleet.handler(consumer.name.as_str()).map(|slot| Arc::new(slot) as Arc<dyn Handler>);
+            match known.cloned().or_else(started) {
+                Some(handler) => ConsumerTarget::Component(handler),
+                None => {
+                    let what = format!("the handler of consumer {} wasn't started", consumer.name);
+                    return Err(CliError::usage(what, "report this: the configuration was checked"));
+                }
             }
-        },
-    };
-    let dlq_subject = match &consumer.dlq {
-        Dlq::Off => None,
-        Dlq::On(subject) => Some(subject.clone()),
-        Dlq::IfRouted(subject) => is_routed(&config.routes, &format!("bus:{subject}")).then(|| subject.clone()),
+        }
     };
     let sources =
         config.sources.iter().filter(|source| consumer.sources.iter().any(|name| name == source.name.as_str()));
@@ -174,7 +202,7 @@ fn consumer_of(
         sources: sources.map(|source| source.name.clone()).collect(),
         matches: consumer.matches.clone(),
         target,
-        dlq_subject,
+        dlq_subject: dlq_subject(config, consumer),
         concurrency: consumer.concurrency,
         stored_max: consumer.stored_max,
         retry: consumer.retry,
@@ -185,23 +213,44 @@ fn consumer_of(
     })
 }
 
-/// Starts a handler component. One that doesn't open is kept and tried again: its consumer is held meanwhile.
-async fn component(
+/// Where dead letters of a consumer leave a message, if they do.
+fn dlq_subject(config: &Config, consumer: &Consumer) -> Option<String> {
+    match &consumer.dlq {
+        Dlq::Off => None,
+        Dlq::On(subject) => Some(subject.clone()),
+        Dlq::IfRouted(subject) => is_routed(&config.routes, &format!("bus:{subject}")).then(|| subject.clone()),
+    }
+}
+
+/// A prepared handler as the fleet takes it, and its plugin.
+pub fn handler_spec(
     config: &Config,
     prepared: PreparedHandler,
     store: &Arc<SurrealStore>,
-) -> Result<Arc<dyn Handler>, CliError> {
-    let PreparedHandler { consumer, settings, plugin } = prepared;
-    let started = WasmHandler::start_supervised(plugin, endpoint(config, settings, store)).await;
-    let (handler, opened) = started.map_err(|error| of_sandbox(&error))?;
+) -> (TransportSpec, ForStart) {
+    let PreparedHandler { settings, from, loaded, .. } = prepared;
+    (TransportSpec { source: from, endpoint: endpoint(config, settings, store) }, loaded)
+}
+
+/// Starts a handler component. One that doesn't open is kept and tried again: its consumer is held meanwhile.
+pub async fn component(
+    config: &Config,
+    prepared: PreparedHandler,
+    fleet: &Fleet,
+    store: &Arc<SurrealStore>,
+) -> Result<(), CliError> {
+    let consumer = prepared.consumer.clone();
+    let (spec, loaded) = handler_spec(config, prepared, store);
+    let (handler, opened) = fleet.start_handler(spec, loaded).await.map_err(|error| of_sandbox(&error))?;
     if let Err(error) = opened {
         if is_for_good(&error) {
             handler.close(CLOSE_TIMEOUT).await;
+            fleet.remove_handler(consumer.as_str());
             return Err(of_sandbox(&error));
         }
         tracing::warn!(%consumer, code = error.code().as_str(), %error, "a handler isn't open yet: its messages wait while it is tried again");
     }
-    Ok(handler)
+    Ok(())
 }
 
 /// Starts a table. One whose database doesn't answer is kept and tried again.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::source::{OpenSource, Overtaken, Source, SourcePlugin, SourceWants};
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, PluginIdentity};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, HealthReport, PluginIdentity};
 use waybill_sandbox::{ComponentSource, EndpointSpec, Fleet, LoadedPlugin, SandboxError, WasmSource, World};
 
 /// A new plugin that doesn't serve gets this long to end.
@@ -72,6 +73,12 @@ impl ConfiguredSource {
         }
     }
 
+    /// Whether it would work, while what is configured before it serves. Nothing is consumed.
+    pub async fn probe(&self) -> Result<HealthReport, SandboxError> {
+        let plugin = self.state.lock().plugin.clone();
+        WasmSource::probe(plugin, self.spec.clone(), self.wants.clone()).await
+    }
+
     async fn start(
         &self,
         plugin: LoadedPlugin,
@@ -108,6 +115,10 @@ impl SourcePlugin for ConfiguredSource {
             digest: state.plugin.digest().to_owned(),
             generation: state.generation,
         }
+    }
+
+    fn reload(&self) -> ReloadPolicy {
+        self.spec.settings.policy.reload
     }
 
     async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {

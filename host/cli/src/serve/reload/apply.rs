@@ -1,25 +1,28 @@
-//! Trying every changed and new transport beside what serves, and making all of them live.
+//! Trying every changed and new transport, handler, source and table beside what serves, and making all of them live.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_api::configuration::ReloadRefused;
-use waybill_core::endpoint::ReloadPolicy;
-use waybill_core::port::transport::Transport;
+use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
+use waybill_core::port::transport::{Fault, Transport};
 use waybill_engine::{EngineConfig, SagaConfig};
-use waybill_sandbox::{LoadedPlugin, StagedChange, TransportSpec};
+use waybill_sandbox::{Fleet, LoadedPlugin, StagedChange, SwapError, TransportSpec};
 
 use super::{Host, diff, of_cli, of_swap};
 use crate::config::Config;
+use crate::config::inbound::Target;
+use crate::plugins::inbound::{PreparedHandler, PreparedSource};
 use crate::plugins::{Plugins, Prepared};
 use crate::serve::compose;
+use crate::serve::inbound::{self, Begun, Inbound, Running};
 
 /// A new transport that isn't wanted after all gets this long to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A changed transport that was tried.
+/// A changed transport or handler that was tried.
 struct Tried {
-    name: String,
+    slot: ChangedSlot,
     change: StagedChange,
     /// What it was before.
     before: Option<Before>,
@@ -27,97 +30,224 @@ struct Tried {
     stops_first: bool,
 }
 
-/// How a transport served.
+/// How a transport or handler served.
 type Before = (TransportSpec, LoadedPlugin);
 
-/// Puts a configuration in force whose plugins are loaded. An error leaves everything as it was.
+/// Whose plugin or settings are changed, by name.
+enum ChangedSlot {
+    Transport(String),
+    Handler(String),
+}
+
+impl ChangedSlot {
+    /// The section that configures it.
+    fn section(&self) -> String {
+        match self {
+            Self::Transport(name) => format!("transport.{name}"),
+            Self::Handler(name) => format!("consumer.{name}"),
+        }
+    }
+
+    fn before(&self, fleet: &Fleet) -> Option<Before> {
+        match self {
+            Self::Transport(name) => fleet.spec(name).zip(fleet.slot(name).map(|slot| slot.plugin())),
+            Self::Handler(name) => fleet.handler_spec(name).zip(fleet.handler(name).map(|slot| slot.plugin())),
+        }
+    }
+
+    async fn stage(
+        &self,
+        fleet: &Fleet,
+        spec: TransportSpec,
+        plugin: LoadedPlugin,
+        force: bool,
+    ) -> Result<StagedChange, SwapError> {
+        match self {
+            Self::Transport(_) => fleet.stage(spec, plugin, force).await,
+            Self::Handler(_) => fleet.stage_handler(spec, plugin, force).await,
+        }
+    }
+}
+
+/// All that was tried and started for a configuration that isn't in force yet.
+#[derive(Default)]
+struct Trial {
+    tried: Vec<Tried>,
+    /// Transports that are new.
+    added: Vec<String>,
+    /// Handlers and tables that are new.
+    begun: Begun,
+}
+
+impl Trial {
+    async fn give_up(self, host: &Host) {
+        for name in self.added {
+            give_up(host, &name).await;
+        }
+        self.begun.give_up(&host.fleet).await;
+    }
+}
+
+/// Puts a configuration in force whose plugins are loaded, in place of the one that runs. An error leaves everything as it was.
 pub(super) async fn apply(
     host: &Host,
-    next: &Config,
+    (running, next): (&Config, &Config),
     sagas: SagaConfig,
     prepared: Plugins,
     transports: &diff::Transports,
 ) -> Result<(), ReloadRefused> {
-    let policy = match prepared.backoff {
+    let Plugins { transports: prepared, backoff, sources, handlers, .. } = prepared;
+    let policy = match backoff {
         Some(backoff) => Some(compose::retry_policy(backoff).await.map_err(|error| of_cli(&error))?),
         None => None,
     };
-    let (mut tried, mut added) = (Vec::new(), Vec::new());
-    let result = try_all(host, next, prepared.transports, transports, &mut tried, &mut added).await;
-    // Those that may still fail go first, while going back costs nothing.
-    let result = match result {
-        Ok(()) => {
-            tried.sort_by_key(|one| !one.stops_first);
-            swap_all(host, tried).await
-        }
-        Err(refused) => Err(refused),
+    let mut trial = Trial::default();
+    let result = async {
+        try_transports(host, next, prepared, transports, &mut trial).await?;
+        try_handlers(host, (running, next), handlers, &mut trial).await?;
+        let inbound = try_inbound(host, (running, next), sources, &mut trial).await?;
+        let mut tried = std::mem::take(&mut trial.tried);
+        // Those that may still fail go first, while going back costs nothing.
+        tried.sort_by_key(|one| !one.stops_first);
+        swap_all(host, tried).await?;
+        Ok::<Inbound, ReloadRefused>(inbound)
     };
-    if let Err(refused) = result {
-        for name in added {
-            give_up(host, &name).await;
+    let result = result.await;
+    let inbound = match result {
+        Ok(inbound) => inbound,
+        Err(refused) => {
+            trial.give_up(host).await;
+            return Err(refused);
         }
-        return Err(refused);
-    }
+    };
     let slots = next.transports.iter().filter_map(|settings| host.fleet.slot(&settings.name));
     let slots: Vec<Arc<dyn Transport>> = slots.map(|slot| Arc::new(slot) as _).collect();
     let config = compose::engine_config(next, &host.store, slots, policy);
-    host.engine.reconfigure(EngineConfig { sagas, inbound: Arc::clone(&host.inbox), ..config }).await;
+    // Before the engine goes by it: what it has no more is held by nobody else then.
+    host.inbound.set(inbound.clone());
+    let Inbound { inbox, direct, .. } = inbound;
+    host.engine.reconfigure(EngineConfig { sagas, inbound: inbox, direct, ..config }).await;
     for name in &transports.removed {
         // The engine closes it when its calls have ended.
         host.fleet.remove(name);
     }
+    for consumer in running.consumers.iter().map(|consumer| consumer.name.as_str()) {
+        if component_of(running, consumer).is_some() && component_of(next, consumer).is_none() {
+            // So it does with a handler.
+            host.fleet.remove_handler(consumer);
+        }
+    }
     Ok(())
 }
 
-async fn try_all(
+async fn try_transports(
     host: &Host,
     next: &Config,
     prepared: Vec<Prepared>,
     transports: &diff::Transports,
-    tried: &mut Vec<Tried>,
-    added: &mut Vec<String>,
+    trial: &mut Trial,
 ) -> Result<(), ReloadRefused> {
     for prepared in prepared {
         let name = prepared.settings.name.clone();
         if transports.added.contains(&name) {
             compose::transport(next, prepared, &host.fleet, &host.store).await.map_err(|error| of_cli(&error))?;
-            added.push(name);
+            trial.added.push(name);
         } else if transports.changed.contains(&name) {
             let (spec, loaded) = compose::spec(next, prepared, &host.store);
-            let before = host.fleet.spec(&name).zip(host.fleet.slot(&name).map(|slot| slot.plugin()));
-            let stops_first = spec.endpoint.settings.policy.reload == ReloadPolicy::StopStart;
-            let change = host.fleet.stage(spec, loaded.plugin, false).await.map_err(|error| of_swap(&name, &error))?;
-            tried.push(Tried { name, change, before, stops_first });
+            trial.tried.push(try_out(host, ChangedSlot::Transport(name), spec, loaded.plugin).await?);
         }
     }
     Ok(())
+}
+
+async fn try_handlers(
+    host: &Host,
+    (running, next): (&Config, &Config),
+    prepared: Vec<PreparedHandler>,
+    trial: &mut Trial,
+) -> Result<(), ReloadRefused> {
+    for prepared in prepared {
+        let name = prepared.settings.name.clone();
+        match component_of(running, &name) {
+            Some(before) if *before == prepared.settings => {}
+            Some(_) => {
+                let (spec, loaded) = inbound::handler_spec(next, prepared, &host.store);
+                trial.tried.push(try_out(host, ChangedSlot::Handler(name), spec, loaded.plugin).await?);
+            }
+            None => {
+                let started = inbound::component(next, prepared, &host.fleet, &host.store).await;
+                started.map_err(|error| of_cli(&error))?;
+                trial.begun.handlers.push(name);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The component that handles a consumer's messages, if one does.
+fn component_of<'c>(config: &'c Config, consumer: &str) -> Option<&'c EndpointSettings> {
+    let found = config.consumers.iter().find(|known| known.name.as_str() == consumer)?;
+    match &found.target {
+        Target::Component { endpoint } => Some(endpoint),
+        Target::Topic(_) | Target::Saga | Target::Http { .. } => None,
+    }
+}
+
+/// Tries sources and tables, and asks the engine whether it can take all of it over.
+async fn try_inbound(
+    host: &Host,
+    (config, next): (&Config, &Config),
+    sources: Vec<PreparedSource>,
+    trial: &mut Trial,
+) -> Result<Inbound, ReloadRefused> {
+    let in_force = host.inbound.get();
+    let running = Running { config, inbound: &in_force, fleet: &host.fleet, store: &host.store };
+    let inbound = inbound::next(running, next, sources, &mut trial.begun).await.map_err(|error| of_cli(&error))?;
+    match host.engine.refusal(&inbound.inbox, &inbound.direct) {
+        Some(Fault { code, reason, .. }) => Err(ReloadRefused { code, message: reason, retryable: false }),
+        None => Ok(inbound),
+    }
+}
+
+async fn try_out(
+    host: &Host,
+    slot: ChangedSlot,
+    spec: TransportSpec,
+    plugin: LoadedPlugin,
+) -> Result<Tried, ReloadRefused> {
+    let before = slot.before(&host.fleet);
+    let stops_first = spec.endpoint.settings.policy.reload == ReloadPolicy::StopStart;
+    let staged = slot.stage(&host.fleet, spec, plugin, false).await;
+    let change = staged.map_err(|error| of_swap(&slot.section(), &error))?;
+    Ok(Tried { slot, change, before, stops_first })
 }
 
 async fn swap_all(host: &Host, tried: Vec<Tried>) -> Result<(), ReloadRefused> {
-    let mut done: Vec<(String, Option<Before>)> = Vec::new();
-    for Tried { name, change, before, .. } in tried {
+    let mut done: Vec<(ChangedSlot, Option<Before>)> = Vec::new();
+    for Tried { slot, change, before, .. } in tried {
         if let Err(error) = host.fleet.swap(change).await {
             // It has gone back by itself.
-            let refused = of_swap(&name, &error);
-            for (name, before) in done.into_iter().rev() {
-                put_back(host, &name, before).await;
+            let refused = of_swap(&slot.section(), &error);
+            for (slot, before) in done.into_iter().rev() {
+                put_back(host, &slot, before).await;
             }
             return Err(refused);
         }
-        done.push((name, before));
+        done.push((slot, before));
     }
     Ok(())
 }
 
-/// Has a transport serve as it did before.
-async fn put_back(host: &Host, name: &str, before: Option<Before>) {
+/// Has a transport or handler serve as it did before.
+async fn put_back(host: &Host, slot: &ChangedSlot, before: Option<Before>) {
     let Some((spec, plugin)) = before else { return };
-    let back = match host.fleet.stage(spec, plugin, true).await {
+    let back = match slot.stage(&host.fleet, spec, plugin, true).await {
         Ok(change) => host.fleet.swap(change).await.map(|_| ()),
         Err(error) => Err(error),
     };
     if let Err(error) = back {
-        tracing::error!(transport = name, code = error.code().as_str(), %error, "a transport couldn't be put back as it was");
+        let section = slot.section();
+        tracing::error!(%section, code = error.code().as_str(), %error, "it couldn't be put back as it was");
     }
 }
 

@@ -11,6 +11,11 @@ use crate::config::reader::Shown;
 /// Settings that change while the host runs: these keys, and all below those that end with a dot or a bracket.
 const LIVE: &[&str] = &[
     "transport.",
+    "source.",
+    "consumer.",
+    "inbox.dedup_window",
+    "inbox.keep_done",
+    "inbox.max_payload_bytes",
     "route[",
     "tenant[",
     "outbox.batch",
@@ -138,6 +143,10 @@ mod tests {
         for (key, expected) in [
             ("transport.orders.config.servers", Effect::Now),
             ("tenant[0].weight", Effect::Now),
+            ("source.shop.window", Effect::Now),
+            ("consumer.ship.backoff.base_ms", Effect::Now),
+            ("inbox.keep_done", Effect::Now),
+            ("inbox.dedup_memory", Effect::Restart),
             ("outbox.backoff.base_ms", Effect::Now),
             ("outbox.batch", Effect::Now),
             ("idempotency.ttl", Effect::Now),

@@ -8,7 +8,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `diff` | what differs, and when it counts |
-//! | `apply` | trying transports and making them live |
+//! | `apply` | trying transports, handlers and sources, and making them live |
 //! | `watch` | a file that changes |
 //!
 //! Until everything has been tried nothing has changed. What needs a restart is named in the answer and stays pending: the
@@ -30,7 +30,7 @@ use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Re
 use waybill_core::code::Code;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_engine::{Engine, InboundConfig};
+use waybill_engine::Engine;
 use waybill_sandbox::{Fleet, SwapError};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
@@ -41,6 +41,7 @@ use crate::exit::CliError;
 use crate::plugins::{self, PluginError};
 use crate::saga_definitions;
 use crate::serve::compose;
+use crate::serve::inbound::InForce;
 use crate::setup::Source;
 
 pub use watch::watch;
@@ -54,8 +55,8 @@ pub struct Host {
     pub fleet: Fleet,
     /// Routes, retries, and what is sent.
     pub engine: Arc<Engine>,
-    /// Sources and consumers, as they are since the start: the same goes on with another configuration.
-    pub inbox: Arc<InboundConfig>,
+    /// Sources, consumers and tables, as they are in force.
+    pub inbound: InForce,
     pub store: Arc<SurrealStore>,
     /// Where reloads are noted.
     pub trail: Arc<dyn TransactStore>,
@@ -173,7 +174,7 @@ impl Reloader {
         if !apply {
             return Ok(reloaded);
         }
-        apply::apply(&self.host, &next, sagas, prepared, &transports).await?;
+        apply::apply(&self.host, (&*running, &next), sagas, prepared, &transports).await?;
         next.shown = still_pending(&running.shown, std::mem::take(&mut next.shown));
         *running = next;
         Ok(reloaded)
@@ -233,8 +234,8 @@ fn of_plugins(errors: &[PluginError]) -> ReloadRefused {
     refused(code, lines.join("\n"), errors.iter().all(|error| error.cause.retryable()))
 }
 
-fn of_swap(transport: &str, error: &SwapError) -> ReloadRefused {
-    refused(error.code(), format!("[transport.{transport}]: {error}"), error.retryable())
+fn of_swap(section: &str, error: &SwapError) -> ReloadRefused {
+    refused(error.code(), format!("[{section}]: {error}"), error.retryable())
 }
 
 fn of_cli(error: &CliError) -> ReloadRefused {

@@ -14,8 +14,6 @@ use waybill_core::port::handler::{self, Handler, HandlerLimits, Inbound, Verdict
 use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault};
 
 use super::{Answers, Caller, leavings};
-use crate::inbox::config::ConsumerTarget;
-use crate::inbox::settings::HomeSettings;
 
 /// Most calls of a lane at once, whatever its plugin says.
 const CALLS_MAX: u32 = 1 << 16;
@@ -29,27 +27,40 @@ pub(in crate::inbox) struct Lane {
     calls: Arc<Semaphore>,
 }
 
-/// The lanes of the handlers of a shard.
+/// The lanes of one plugin. Another one that takes its place has lanes of its own: nothing waits for calls of the one before.
+struct LanesOf {
+    generation: u32,
+    lanes: Vec<Lane>,
+}
+
+impl LanesOf {
+    fn new(generation: u32, limits: HandlerLimits) -> Self {
+        Self { generation, lanes: lanes(limits) }
+    }
+}
+
+/// The lanes of the handlers of a shard, made when they are called first.
+#[derive(Default)]
 pub(in crate::inbox) struct Components {
-    lanes: HashMap<ConsumerId, Vec<Lane>>,
+    handlers: HashMap<ConsumerId, LanesOf>,
     /// Lane of the next message without a key.
     next: usize,
 }
 
 impl Components {
-    pub fn new(home: &HomeSettings) -> Self {
-        let numbered = home.consumers.iter().enumerate();
-        let lanes = numbered.filter_map(|(at, consumer)| match &consumer.target {
-            ConsumerTarget::Component(handler) => Some((ConsumerId(u16::try_from(at).ok()?), lanes(handler.limits()))),
-            _ => None,
-        });
-        Self { lanes: lanes.collect(), next: 0 }
+    /// Another handler may be a consumer's from now on.
+    pub fn forget(&mut self, id: ConsumerId) {
+        self.handlers.remove(&id);
     }
 
     /// Messages by lane, in batches as large as the handler takes. No two of a key are among them: only the first of a key is called.
     pub fn batches(&mut self, id: ConsumerId, handler: &dyn Handler, calls: Vec<Call>) -> Vec<(Lane, Vec<Call>)> {
-        let limits = handler.limits();
-        let Some(lanes) = self.lanes.get(&id) else { return Vec::new() };
+        let (generation, limits) = (handler.generation(), handler.limits());
+        let of = self.handlers.entry(id).or_insert_with(|| LanesOf::new(generation, limits));
+        if of.generation != generation {
+            *of = LanesOf::new(generation, limits);
+        }
+        let lanes = &of.lanes;
         let mut by_lane: Vec<Vec<Call>> = lanes.iter().map(|_| Vec::new()).collect();
         for call in calls {
             let at = match &call.message.key {

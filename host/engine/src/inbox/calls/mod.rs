@@ -88,7 +88,8 @@ impl Actor {
                 }
             }
             ConsumerTarget::Component(handler) => {
-                let handler = Arc::clone(handler);
+                // One plugin for all of them, whatever takes its place meanwhile: these are its lanes and limits.
+                let handler = handler.serving().unwrap_or_else(|| Arc::clone(handler));
                 for (lane, batch) in self.components.batches(id, handler.as_ref(), calls) {
                     let caller = self.caller(Arc::clone(&consumer));
                     let (handler, seqs) = (Arc::clone(&handler), batch.iter().map(|call| call.seq).collect());

@@ -28,24 +28,30 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use waybill_api::inbox::{InboxMessageView, InboxService, InboxStats, InboxStatusView};
 use waybill_api::status::{Check, CheckStatus};
-use waybill_core::ids::{ConsumerName, InboundId, ShardId, Tenant};
+use waybill_core::ids::{ConsumerName, InboundId, ShardId, SourceName, Tenant};
 use waybill_core::inbox::filter::StoredFilter;
+use waybill_core::port::handler::Handler;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
+use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
 
-use super::config::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
+use super::actor::RECONFIGURE_TIMEOUT;
+use super::config::{ConsumerConfig, InboundConfig, SourceConfig};
 use super::meter::InboxMeter;
-use super::sources::{Seats, close_within};
-use super::{InboxHandle, Shared, tidy};
+use super::sources::{CLOSE_TIMEOUT, Seats, close_within};
+use super::{InboxHandle, Shared, change, tidy};
 use crate::commit::Condition;
 use crate::saga::service::Sagas;
 use crate::service;
 use crate::shard::{Context, ShardHandle};
 pub(crate) use dead::DeadOf;
 pub(crate) use tables::TableSources;
+
+/// How often it is asked whether the calls of a handler have ended that is in force no more.
+const END_PAUSE: Duration = Duration::from_millis(20);
 
 /// The inbox of this host.
 pub(crate) struct Inbox {
@@ -107,10 +113,29 @@ impl Inbox {
         let _set_before = self.tables.set(tables);
     }
 
-    /// Goes by another configuration; the same one again changes nothing.
+    /// Goes by another configuration; the same one again changes nothing. Handlers that are in it no more are closed when their calls
+    /// have ended.
     pub fn reconfigured(&self, config: Arc<InboundConfig>) {
-        self.shared.config.store(config);
+        let before = self.shared.config.swap(Arc::clone(&config));
         self.shards.iter().for_each(InboxHandle::reconfigured);
+        for (consumer, handler) in before.components() {
+            if config.components().any(|(_, stays)| Arc::ptr_eq(stays, handler)) {
+                continue;
+            }
+            let (consumer, handler) = (Arc::clone(consumer), Arc::clone(handler));
+            let stop = self.shared.context.stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(end(consumer, handler)).await });
+        }
+    }
+
+    /// Whether a source is one of those that go through the inbox.
+    pub fn pulls(&self, source: &SourceName) -> bool {
+        self.config().sources.iter().any(|pulled| pulled.name == *source)
+    }
+
+    /// Why another configuration can't follow the one in force, if so.
+    pub fn refusal(&self, next: &InboundConfig) -> Option<Fault> {
+        change::refusal(&self.config(), next)
     }
 
     /// Pulls and calls nothing more, waits for calls under way at most `timeout`, and closes the sources and then the handlers in what is
@@ -119,10 +144,7 @@ impl Inbox {
         let until = Instant::now() + timeout;
         futures::future::join_all(self.shards.iter().map(|shard| shard.release(timeout))).await;
         let config = self.config();
-        let handlers = config.consumers.iter().filter_map(|consumer| match &consumer.target {
-            ConsumerTarget::Component(handler) => Some(handler.close(close_within(until))),
-            ConsumerTarget::Topic(_) | ConsumerTarget::Saga | ConsumerTarget::Http { .. } => None,
-        });
+        let handlers = config.components().map(|(_, handler)| handler.close(close_within(until)));
         futures::future::join_all(handlers).await;
     }
 
@@ -216,6 +238,16 @@ impl Inbox {
         let context = Arc::clone(&self.shared.context);
         let _ended = tokio::spawn(async move { service::audit(&context, &event).await }).await;
     }
+}
+
+/// Closes the handler of a consumer that is in force no more. Each of its calls holds the consumer as it was.
+async fn end(consumer: Arc<ConsumerConfig>, handler: Arc<dyn Handler>) {
+    let until = Instant::now() + RECONFIGURE_TIMEOUT + consumer.handler_timeout;
+    while Arc::strong_count(&consumer) > 1 && Instant::now() < until {
+        tokio::time::sleep(END_PAUSE).await;
+    }
+    handler.close(CLOSE_TIMEOUT).await;
+    tracing::info!(consumer = consumer.name.as_str(), "its handler was closed");
 }
 
 #[async_trait]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::inbox::owner::{Settle, SettleAs};
 use waybill_core::inbox::settings::SourceId;
 use waybill_core::port::source::{Disposition, OpenSource, Source, SourceSettlement};
 use waybill_core::time::Now;
 
-use super::place::{Phase, pause};
+use super::place::{Beside, Phase, pause};
 use crate::inbox::actor::Actor;
 use crate::inbox::mail::{Mail, SourceEvent};
 
@@ -20,8 +21,8 @@ const PULL_WAIT: Duration = Duration::from_secs(1);
 const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// Time for one call that settles.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is in hand gets this long to be settled before a source is opened anew.
-const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// What is in hand gets this long to be settled before a source is closed to be opened anew.
+pub(super) const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Each source gets this long to end in good order.
 pub(in crate::inbox) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// And at least this long, also when calls under way took the whole drain time. Sources and then handlers: both together end before the
@@ -58,13 +59,20 @@ impl Actor {
                 place.phase = Phase::Opening;
                 self.begin_open(source, how);
             }
-            Phase::Open(open) => {
-                if place.reopens.is_some() {
-                    let until = Instant::now() + REOPEN_TIMEOUT;
-                    place.phase = Phase::Quiescing { source: Arc::clone(open), until, told: false };
+            // What is being opened beside it decides first.
+            Phase::Open(_) if place.beside.is_some() => {}
+            Phase::Open(open) => match (place.reopens, place.plugin.reload()) {
+                (Some(_), ReloadPolicy::StopStart) => {
+                    place.phase = Phase::quiescing(open);
                     self.begin_quiesce(source);
                 }
-            }
+                (Some(how), ReloadPolicy::Overlap) if wanted => {
+                    place.reopens = None;
+                    place.beside = Some(Beside::Opening(how));
+                    self.begin_beside(source, how);
+                }
+                (Some(_), ReloadPolicy::Overlap) | (None, _) => {}
+            },
             Phase::Quiescing { source: open, until, told } if *told && is_settled || Instant::now() >= *until => {
                 let open = Arc::clone(open);
                 place.phase = Phase::Closing;
@@ -83,11 +91,22 @@ impl Actor {
     fn begin_open(&mut self, source: usize, how: OpenSource) {
         let Some(place) = self.sources.places.get_mut(source) else { return };
         place.goes_on = how.go_on;
-        let (seat, plugin) = (Arc::clone(&place.seat), Arc::clone(&place.home.config.plugin));
+        let (seat, plugin) = (Arc::clone(&place.seat), Arc::clone(&place.plugin));
         plugin.resume_after(self.begins_behind(source));
         self.begin(async move {
             let result = seat.open(plugin.as_ref(), how).await;
             SourceEvent::Opened { source, result }
+        });
+    }
+
+    /// Opens its successor while a source goes on.
+    fn begin_beside(&mut self, source: usize, how: OpenSource) {
+        let Some(place) = self.sources.places.get(source) else { return };
+        let plugin = Arc::clone(&place.plugin);
+        plugin.resume_after(self.begins_behind(source));
+        self.begin(async move {
+            let result = plugin.open(how).await;
+            SourceEvent::OpenedBeside { source, result }
         });
     }
 
@@ -97,7 +116,7 @@ impl Actor {
         self.owner.resume_after(id).map(str::to_owned)
     }
 
-    fn begin_quiesce(&mut self, source: usize) {
+    pub(super) fn begin_quiesce(&mut self, source: usize) {
         let Some(Phase::Quiescing { source: open, .. }) = self.sources.places.get(source).map(|place| &place.phase)
         else {
             return;

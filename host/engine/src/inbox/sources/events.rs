@@ -14,7 +14,7 @@ use waybill_core::port::source::{
 };
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
-use super::place::Phase;
+use super::place::{Beside, Phase};
 use crate::inbox::actor::Actor;
 use crate::inbox::mail::SourceEvent;
 use crate::inbox::settings::HomeSource;
@@ -30,6 +30,7 @@ impl Actor {
     pub(in crate::inbox) fn take_source_event(&mut self, event: SourceEvent) {
         match event {
             SourceEvent::Opened { source, result } => self.source_opened(source, result),
+            SourceEvent::OpenedBeside { source, result } => self.opened_beside(source, result),
             SourceEvent::Quiesced { source } => {
                 if let Some(Phase::Quiescing { told, .. }) =
                     self.sources.places.get_mut(source).map(|place| &mut place.phase)
@@ -47,12 +48,13 @@ impl Actor {
     fn source_opened(&mut self, source: usize, result: Result<Arc<dyn Source>, CallError>) {
         let ids: Vec<SourceId> = self.home.instances_of(source).collect();
         let Some(place) = self.sources.places.get_mut(source) else { return };
-        let name = &place.home.config.name;
+        let name = place.home.config.name.clone();
         match result {
             Ok(open) => {
                 tracing::info!(source = name.as_str(), instances = place.home.config.instances, "a source is open");
                 place.seat.change(|figures| figures.trouble = None);
                 place.failures = 0;
+                place.serves();
                 place.phase = Phase::Open(Arc::clone(&open));
                 if place.reopens.is_none() {
                     for waiting in place.reopened.drain(..) {
@@ -79,7 +81,44 @@ impl Actor {
                 for waiting in place.reopened.drain(..) {
                     let _gone = waiting.send(Err(error.clone()));
                 }
-                self.reopen_later(source, OpenSource::default());
+                if place.fall_back() {
+                    tracing::error!(
+                        source = name.as_str(),
+                        "it is opened again with the plugin and settings that served before"
+                    );
+                    place.phase = Phase::Closed { until: Instant::now(), how: OpenSource::default() };
+                } else {
+                    self.reopen_later(source, OpenSource::default());
+                }
+            }
+        }
+    }
+
+    /// The successor of a source is open: the one before fetches no more and is closed when what it has out is settled. One that can't
+    /// serve changes nothing.
+    fn opened_beside(&mut self, source: usize, result: Result<Arc<dyn Source>, CallError>) {
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        let Some(Beside::Opening(how)) = place.beside.take() else { return };
+        match (result, &place.phase) {
+            (Ok(open), Phase::Open(serving)) => {
+                place.phase = Phase::quiescing(serving);
+                place.beside = Some(Beside::Open(open, how));
+                self.begin_quiesce(source);
+            }
+            // Nothing else moves a source while its successor is opened.
+            (Ok(_), _) => {}
+            (Err(error), _) => {
+                let (name, fault) = (&place.home.config.name, &error.fault);
+                tracing::error!(
+                    source = name.as_str(),
+                    code = fault.code,
+                    reason = fault.reason,
+                    "a source's successor can't serve: it goes on as before"
+                );
+                for waiting in place.reopened.drain(..) {
+                    let _gone = waiting.send(Err(error.clone()));
+                }
+                place.fall_back();
             }
         }
     }
@@ -92,9 +131,17 @@ impl Actor {
                 (lane.session, lane.caught_up) = (None, false);
             }
         }
-        if let Some(place) = self.sources.places.get_mut(source) {
-            let how = place.reopens.take().unwrap_or_default();
-            place.phase = Phase::Closed { until: Instant::now(), how };
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        match place.beside.take() {
+            Some(Beside::Open(open, how)) => {
+                place.goes_on = how.go_on;
+                place.seat.install(&open);
+                self.source_opened(source, Ok(open));
+            }
+            Some(Beside::Opening(_)) | None => {
+                let how = place.reopens.take().unwrap_or_default();
+                place.phase = Phase::Closed { until: Instant::now(), how };
+            }
         }
     }
 
@@ -303,12 +350,8 @@ impl Actor {
         let place = self.sources.places.iter_mut().find(|place| place.home.config.name.as_str() == name);
         // Unanswered, whoever asks hears that it isn't here. One that mustn't be pulled is never opened: nobody waits for that.
         let Some(place) = place.filter(|place| place.seat.refused().is_none()) else { return };
-        let how = OpenSource { go_on };
         place.reopened.push(reply);
-        match &mut place.phase {
-            Phase::Closed { until, how: before } => (*until, *before) = (Instant::now(), how),
-            Phase::Opening | Phase::Open(_) | Phase::Quiescing { .. } | Phase::Closing => place.reopens = Some(how),
-        }
+        place.reopen(OpenSource { go_on });
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use waybill_core::inbox::settings::SourceId;
-use waybill_core::port::source::{OpenSource, Source};
+use waybill_core::port::source::{OpenSource, Source, SourcePlugin};
 use waybill_core::port::transport::CallError;
 
+use super::drive::REOPEN_TIMEOUT;
 use super::seat::{Seat, Seats};
 use crate::inbox::settings::{HomeSettings, HomeSource};
 
@@ -34,11 +35,30 @@ pub(in crate::inbox) enum Phase {
     Closing,
 }
 
+impl Phase {
+    pub fn quiescing(source: &Arc<dyn Source>) -> Self {
+        let until = Instant::now() + REOPEN_TIMEOUT;
+        Self::Quiescing { source: Arc::clone(source), until, told: false }
+    }
+}
+
+/// What is opened beside a source that goes on meanwhile.
+pub(in crate::inbox) enum Beside {
+    Opening(OpenSource),
+    /// It serves as soon as the one before it has closed.
+    Open(Arc<dyn Source>, OpenSource),
+}
+
 /// One source of an ownership.
 pub(in crate::inbox) struct Place {
     pub home: Arc<HomeSource>,
     pub seat: Arc<Seat>,
+    /// What is opened: the configured plugin, or the one before if that can't serve.
+    pub plugin: Arc<dyn SourcePlugin>,
+    /// What served before another plugin was configured; none as soon as that one is open.
+    pub before: Option<Arc<dyn SourcePlugin>>,
     pub phase: Phase,
+    pub beside: Option<Beside>,
     pub failures: u32,
     /// It was opened to go on at the earliest that is kept, and has brought nothing yet.
     pub goes_on: bool,
@@ -46,6 +66,45 @@ pub(in crate::inbox) struct Place {
     pub reopens: Option<OpenSource>,
     /// Who waits until it is open again.
     pub reopened: Vec<oneshot::Sender<Result<(), CallError>>>,
+}
+
+impl Place {
+    /// Has it closed in good order and opened again in this way. Asked for twice, the last word counts.
+    pub fn reopen(&mut self, how: OpenSource) {
+        match &mut self.phase {
+            Phase::Closed { until, how: before } => (*until, *before) = (Instant::now(), how),
+            Phase::Opening | Phase::Open(_) | Phase::Quiescing { .. } | Phase::Closing => self.reopens = Some(how),
+        }
+    }
+
+    /// Goes by another configuration of the same source.
+    fn adopt(&mut self, home: &Arc<HomeSource>) {
+        let is_other = !Arc::ptr_eq(&self.home.config.plugin, &home.config.plugin);
+        self.home = Arc::clone(home);
+        if is_other {
+            let old = std::mem::replace(&mut self.plugin, Arc::clone(&home.config.plugin));
+            // Of several in turn the one that served comes back.
+            self.before.get_or_insert(old);
+            self.reopen(OpenSource::default());
+        }
+    }
+
+    /// The configured plugin is open. If another one was configured meanwhile, that one is still to show what it can.
+    pub fn serves(&mut self) {
+        if self.reopens.is_none() {
+            self.before = None;
+        }
+    }
+
+    /// The configured plugin can't serve: the one that did before is to do so again. False: there is none, or another one comes first.
+    pub fn fall_back(&mut self) -> bool {
+        if self.reopens.is_some() {
+            return false;
+        }
+        let Some(before) = self.before.take() else { return false };
+        self.plugin = before;
+        true
+    }
 }
 
 /// One instance of a source.
@@ -94,7 +153,10 @@ impl Places {
         let places = home.sources.iter().map(|source| Place {
             home: Arc::clone(source),
             seat: seats.of(&source.config.name),
+            plugin: Arc::clone(&source.config.plugin),
+            before: None,
             phase: Phase::Closed { until: now, how: OpenSource::default() },
+            beside: None,
             failures: 0,
             goes_on: false,
             reopens: None,
@@ -112,6 +174,11 @@ impl Places {
             failures: 0,
         });
         Self { places: places.collect(), lanes: lanes.collect() }
+    }
+
+    /// Goes by another configuration of the same sources.
+    pub fn adopt(&mut self, home: &HomeSettings) {
+        self.places.iter_mut().zip(&home.sources).for_each(|(place, source)| place.adopt(source));
     }
 
     pub fn lane(&mut self, id: SourceId) -> Option<&mut Lane> {
@@ -147,7 +214,13 @@ impl Places {
 
     /// What is open, for whoever closes it.
     pub fn open(&self) -> Vec<(Arc<Seat>, Arc<dyn Source>)> {
-        let open = self.places.iter().filter_map(|place| Some((Arc::clone(&place.seat), place.seat.open_now()?)));
+        let open = self.places.iter().flat_map(|place| {
+            let beside = match &place.beside {
+                Some(Beside::Open(source, _)) => Some(Arc::clone(source)),
+                Some(Beside::Opening(_)) | None => None,
+            };
+            [place.seat.open_now(), beside].into_iter().flatten().map(|source| (Arc::clone(&place.seat), source))
+        });
         open.collect()
     }
 }

@@ -104,8 +104,13 @@ impl Seat {
     pub async fn open(&self, plugin: &dyn SourcePlugin, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
         let _alone = self.moving.lock().await;
         let source = plugin.open(how).await?;
-        *self.open.lock() = Some(Arc::clone(&source));
+        self.install(&source);
         Ok(source)
+    }
+
+    /// What was opened beside the source before it serves from now on.
+    pub fn install(&self, source: &Arc<dyn Source>) {
+        *self.open.lock() = Some(Arc::clone(source));
     }
 
     /// Closes what is open, within `timeout`.

@@ -5,11 +5,13 @@
 //! | `flow` | order, fates, what is paused |
 //! | `trouble` | lost transactions, refused marks, locks of others, other hosts |
 //! | `crashes` | hosts that die while they send |
+//! | `reload` | tables that are replaced, come and go while a host runs |
 //! | `alerts` | what readiness says |
 
 mod alerts;
 mod crashes;
 mod flow;
+mod reload;
 mod trouble;
 
 use std::sync::Arc;

@@ -1,0 +1,167 @@
+//! What another configuration of a running host brings: what stays as it is keeps its plugin, its handler or its table, what is new or
+//! changed is tried beside it.
+
+use std::sync::Arc;
+
+use waybill_core::code::Code;
+use waybill_core::port::handler::Handler as _;
+use waybill_core::port::table::Table;
+use waybill_core::port::transport::Health;
+use waybill_engine::{ConsumerConfig, ConsumerTarget, SourceConfig, TableConfig};
+use waybill_sandbox::Fleet;
+use waybill_store::SurrealStore;
+
+use super::opener::ConfiguredSource;
+use super::{
+    CLOSE_TIMEOUT, Inbound, consumer_of, direct_of, dlq_subject, inbox_of, is_for_good, plugin_of, source_of, table,
+};
+use crate::config::Config;
+use crate::config::inbound::{Consumer, Direct, Publish, Source};
+use crate::exit::{CliError, Exit};
+use crate::plugins::inbound::{PreparedSource, publisher};
+use crate::serve::compose::of_sandbox;
+
+/// What was started for a configuration that may still be refused.
+#[derive(Default)]
+pub struct Begun {
+    /// Consumers whose handlers are new.
+    pub handlers: Vec<String>,
+    tables: Vec<Arc<dyn Table>>,
+}
+
+impl Begun {
+    /// The configuration is refused.
+    pub async fn give_up(self, fleet: &Fleet) {
+        for name in self.handlers {
+            if let Some(handler) = fleet.handler(&name) {
+                handler.close(CLOSE_TIMEOUT).await;
+            }
+            fleet.remove_handler(&name);
+        }
+        for table in self.tables {
+            table.close(CLOSE_TIMEOUT).await;
+        }
+    }
+}
+
+/// A host that runs, and what is in force of its inbox.
+#[derive(Clone, Copy)]
+pub struct Running<'a> {
+    pub config: &'a Config,
+    pub inbound: &'a Inbound,
+    pub fleet: &'a Fleet,
+    pub store: &'a Arc<SurrealStore>,
+}
+
+/// The inbox by another configuration, whose handlers are started or staged already. What is started for it is noted in `begun`.
+pub async fn next(
+    running: Running<'_>,
+    config: &Config,
+    sources: Vec<PreparedSource>,
+    begun: &mut Begun,
+) -> Result<Inbound, CliError> {
+    let (mut pulled, mut tables, mut plugins) = (Vec::new(), Vec::new(), Vec::new());
+    for prepared in sources {
+        let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
+        match publisher(config, source).map(|consumer| (consumer, consumer.publish)) {
+            Some((consumer, Publish::Direct(direct))) => {
+                let published = Published { source, consumer, direct };
+                tables.push(running.table(config, published, prepared, begun).await?);
+            }
+            _ => {
+                let (one, plugin) = running.source(config, source, prepared).await?;
+                plugins.push(plugin);
+                pulled.push(one);
+            }
+        }
+    }
+    let mut consumers = Vec::new();
+    for consumer in config.consumers.iter().filter(|consumer| consumer.publish == Publish::Stored) {
+        consumers.push(running.consumer(config, consumer)?);
+    }
+    let inbox = inbox_of(config, pulled, consumers, running.store);
+    Ok(Inbound { inbox: Arc::new(inbox), direct: direct_of(tables, running.store), plugins })
+}
+
+/// A source whose table is published directly.
+#[derive(Clone, Copy)]
+struct Published<'a> {
+    source: &'a Source,
+    consumer: &'a Consumer,
+    direct: Direct,
+}
+
+impl Running<'_> {
+    fn has(&self, source: &Source) -> bool {
+        self.config.sources.contains(source)
+    }
+
+    async fn source(
+        &self,
+        config: &Config,
+        source: &Source,
+        prepared: PreparedSource,
+    ) -> Result<(Arc<SourceConfig>, Arc<ConfiguredSource>), CliError> {
+        let mut known = self.inbound.inbox.sources.iter().zip(&self.inbound.plugins);
+        let known = known.find(|(known, _)| known.name == source.name);
+        if let Some((known, plugin)) = known.filter(|_| self.has(source)) {
+            return Ok((Arc::clone(known), Arc::clone(plugin)));
+        }
+        let plugin = Arc::new(plugin_of(config, source, prepared, self.fleet, self.store));
+        try_out(&plugin, source, known.is_none()).await?;
+        Ok((Arc::new(source_of(source, Arc::clone(&plugin))), plugin))
+    }
+
+    async fn table(
+        &self,
+        config: &Config,
+        published: Published<'_>,
+        prepared: PreparedSource,
+        begun: &mut Begun,
+    ) -> Result<Arc<TableConfig>, CliError> {
+        let Published { source, consumer, direct } = published;
+        let is_same = self.has(source)
+            && publisher(self.config, source) == Some(consumer)
+            && self.config.outbox.batch_bytes == config.outbox.batch_bytes;
+        let known = self.inbound.direct.tables.iter().find(|known| known.source == source.name);
+        if let Some(known) = known.filter(|_| is_same) {
+            return Ok(Arc::clone(known));
+        }
+        let made = Arc::new(table(config, source, consumer, direct, prepared, self.store).await?);
+        begun.tables.push(Arc::clone(&made.table));
+        Ok(made)
+    }
+
+    fn consumer(&self, config: &Config, consumer: &Consumer) -> Result<Arc<ConsumerConfig>, CliError> {
+        let known = self.inbound.inbox.consumers.iter().find(|known| known.name == consumer.name);
+        let is_same = |known: &&Arc<ConsumerConfig>| {
+            self.config.consumers.contains(consumer) && known.dlq_subject == dlq_subject(config, consumer)
+        };
+        if let Some(known) = known.filter(is_same) {
+            return Ok(Arc::clone(known));
+        }
+        // Whatever its settings are, its slot stays the same.
+        let component = known.and_then(|known| match &known.target {
+            ConsumerTarget::Component(handler) => Some(handler),
+            ConsumerTarget::Topic(_) | ConsumerTarget::Saga | ConsumerTarget::Http { .. } => None,
+        });
+        consumer_of(config, consumer, component, self.fleet).map(Arc::new)
+    }
+}
+
+/// Opens a source on trial. One that is new may find its peer later; what takes another one's place has to be as good.
+async fn try_out(plugin: &ConfiguredSource, source: &Source, is_new: bool) -> Result<(), CliError> {
+    match plugin.probe().await {
+        Ok(report) if report.health == Health::Down && !is_new => {
+            let detail = report.detail.unwrap_or_else(|| "without a reason".to_owned());
+            let what = format!("[source.{}]: it says that it is down: {detail}", source.name);
+            Err(CliError::Host { code: Code::PLUGIN_DOWN, what, exit: Exit::Usage })
+        }
+        Ok(_) => Ok(()),
+        Err(error) if is_new && !is_for_good(&error) => {
+            tracing::warn!(source = %source.name, code = error.code().as_str(), %error, "a new source finds no peer yet: it is tried again");
+            Ok(())
+        }
+        Err(error) => Err(of_sandbox(&error)),
+    }
+}

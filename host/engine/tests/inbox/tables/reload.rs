@@ -1,0 +1,111 @@
+//! Tables that are replaced, come and go while a host runs.
+
+use std::sync::Arc;
+
+use waybill_core::code::Code;
+use waybill_core::ids::SourceName;
+use waybill_engine::{DirectConfig, EngineConfig, TableConfig};
+use waybill_testkit::fake_source::FakeSource;
+use waybill_testkit::fake_table::FakeTable;
+
+use super::Tables;
+use crate::support::*;
+
+impl Tables {
+    /// The settings of a host that publishes these tables.
+    fn publishing(&self, tables: &[&Arc<TableConfig>]) -> EngineConfig {
+        let inbound = self.world.inbound(Vec::new(), Vec::new());
+        let direct =
+            DirectConfig { tables: tables.iter().map(|table| Arc::clone(table)).collect(), ..DirectConfig::default() };
+        EngineConfig { direct, ..self.world.config("host-a", inbound) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_replaced_under_load_sends_each_row_once_and_in_order() {
+    let tables = Tables::new();
+    let first = FakeTable::new("orders", &tables.database);
+    let host = tables.launch("host-a", &first, |table| table.lanes = 2);
+    let mut rows = Vec::new();
+    let mut way = first;
+    for round in 0..4 {
+        rows.extend((0..40).map(|n| tables.database.insert(["a", "b", "c"][n % 3], &(round * 40 + n).to_string())));
+        pass(millis(3)).await;
+        let next = FakeTable::new("orders", &tables.database);
+        let config = Arc::new(TableConfig { lanes: 2, batch: 7 + round, ..tables.config(&next) });
+        host.engine.reconfigure(tables.publishing(&[&config])).await;
+        eventually("the one before is closed", async || way.is_closed()).await;
+        way = next;
+    }
+    tables.until_published(&rows).await;
+    let log = tables.world.bus.log();
+    assert_eq!(log.sent.len(), rows.len(), "none was sent twice");
+    for key in ["a", "b", "c"] {
+        let sent: Vec<u64> = log.of_key(key).iter().map(|text| text.parse().unwrap()).collect();
+        assert!(sent.is_sorted(), "{key}: {sent:?}");
+    }
+    host.drain().await;
+    assert_eq!((tables.record("host-a").unclean, tables.database.open()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_stays_as_it_is_goes_on_while_others_come_and_go() {
+    let tables = Tables::new();
+    let way = FakeTable::new("orders", &tables.database);
+    let host = tables.launch("host-a", &way, |_| {});
+    let first = tables.database.insert("a", "1");
+    tables.until_published(&[first]).await;
+
+    host.engine.reconfigure(tables.publishing(&[])).await;
+    eventually("it is closed", async || way.is_closed()).await;
+    let waits = tables.database.insert("a", "2");
+    pass(seconds(60)).await;
+    assert_eq!((tables.sent(waits), host.inbound.sources().await.len()), (0, 0));
+
+    let again = FakeTable::new("orders", &tables.database);
+    let config = Arc::new(tables.config(&again));
+    host.engine.reconfigure(tables.publishing(&[&config])).await;
+    tables.until_published(&[first, waits]).await;
+
+    let other = FakeTable::new("stock", &waybill_testkit::fake_table::Database::new());
+    let beside = Arc::new(TableConfig { source: SourceName::new("stock").unwrap(), ..tables.config(&other) });
+    host.engine.reconfigure(tables.publishing(&[&config, &beside])).await;
+    let last = tables.database.insert("a", "3");
+    tables.until_published(&[last]).await;
+    assert!(!again.is_closed());
+    host.drain().await;
+    assert!(again.is_closed() && other.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_operators_paused_stays_paused_under_other_settings() {
+    let tables = Tables::new();
+    let host = tables.start();
+    host.inbound.pause_source("orders", "ann").await.unwrap();
+    let next = FakeTable::new("orders", &tables.database);
+    let config = Arc::new(TableConfig { batch: 3, ..tables.config(&next) });
+    host.engine.reconfigure(tables.publishing(&[&config])).await;
+    let row = tables.database.insert("a", "1");
+    pass(seconds(60)).await;
+    assert_eq!(tables.sent(row), 0);
+    host.inbound.resume_source("orders", "ann").await.unwrap();
+    tables.until_published(&[row]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_is_not_published_another_way_while_a_host_runs() {
+    let tables = Tables::new();
+    let host = tables.start();
+    let direct = |tables: Vec<Arc<TableConfig>>| DirectConfig { tables, ..DirectConfig::default() };
+    let source = tables.world.source_on("orders", &FakeSource::new("orders"));
+    let stored = tables.world.inbound(vec![source], Vec::new());
+    let fault = host.engine.refusal(&stored, &direct(Vec::new())).unwrap();
+    assert_eq!(fault.code, Code::CONFIG_RELOAD_REFUSED.as_str());
+
+    host.engine.reconfigure(tables.publishing(&[])).await;
+    assert_eq!(host.engine.refusal(&stored, &direct(Vec::new())), None, "nothing of it is published any more");
+    let config = EngineConfig { direct: direct(Vec::new()), ..tables.world.config("host-a", stored.clone()) };
+    host.engine.reconfigure(config).await;
+    let table = Arc::new(tables.config(&FakeTable::new("orders", &tables.database)));
+    assert!(host.engine.refusal(&stored, &direct(vec![table])).is_some());
+}
