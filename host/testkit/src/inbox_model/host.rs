@@ -49,7 +49,9 @@ pub(super) struct Life {
     pub lease_until: u64,
     pub adopted: u64,
     pub sessions: [u64; 2],
-    /// When each source said last that nothing more was waiting.
+    /// When the first pull of each source's session was answered.
+    pub pulled_since: [Option<u64>; 2],
+    /// When each source said last, in that session, that nothing more was waiting.
     pub emptied: [u64; 2],
     /// Positions by tokens of the sessions.
     pub tokens: BTreeMap<(usize, u64), usize>,
@@ -167,6 +169,7 @@ impl World {
             lease_until: now + OWNER_TTL,
             adopted: now,
             sessions,
+            pulled_since: [None; 2],
             emptied: [0; 2],
             tokens: BTreeMap::new(),
             running: Vec::new(),

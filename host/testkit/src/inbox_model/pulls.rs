@@ -7,7 +7,7 @@ use waybill_core::inbox::settings::SourceId;
 
 use super::broker::Delivered;
 use super::messages::inbound;
-use super::setup::{ACK_WAIT, ORPHAN_WAIT, WINDOW};
+use super::setup::{ORPHAN_WAIT, WINDOW};
 use super::world::World;
 
 impl World {
@@ -52,6 +52,7 @@ impl World {
         let session = self.brokers[source].join(now, &mut self.rng);
         let Some(life) = self.hosts[host].life.as_mut() else { return };
         life.sessions[source] = session;
+        (life.pulled_since[source], life.emptied[source]) = (None, 0);
         life.tokens.retain(|(of, _), _| *of != source);
         life.owner.restarted(source_id(source), session);
     }
@@ -134,6 +135,7 @@ impl World {
             let Some(life) = self.hosts[host].life.as_mut() else { return };
             life.tokens.extend(deliveries.iter().map(|delivered| ((source, delivered.token), delivered.position)));
             life.owner.pulled(id, session, arrivals, caught_up, clock);
+            life.pulled_since[source].get_or_insert(now);
             if caught_up {
                 life.emptied[source] = now;
             }
@@ -145,12 +147,14 @@ impl World {
         }
     }
 
-    /// Orphans that an owner gives up: their source had time to bring them again, and was asked for them after it.
+    /// Orphans that an owner gives up: their source was pulled for so long that it had time to bring them again, and a pull after that
+    /// found nothing more. What it said before says nothing of them, nor does time that passed while nobody pulled.
     pub(super) fn judge_expired(&mut self, host: usize) {
         let Some(life) = self.hosts[host].life.as_ref() else { return };
-        let due = life.adopted + ACK_WAIT;
         let is_late = self.now > life.adopted + u64::from(ORPHAN_PATIENCE) * ORPHAN_WAIT;
-        let was_asked = (0..2).any(|source| !self.setup.replays(source) && life.emptied[source] > due);
+        let has_waited =
+            |source: usize| life.pulled_since[source].is_some_and(|since| life.emptied[source] > since + ORPHAN_WAIT);
+        let was_asked = (0..2).any(|source| !self.setup.replays(source) && has_waited(source));
         if !is_late && !was_asked {
             self.ledger.violation("ORPHAN: one is given up whose source wasn't asked for it");
         }
