@@ -1,6 +1,7 @@
 //! A small native client: JetStream's API, publishing with a window, and reading a stream as a consumer does.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -38,8 +39,13 @@ impl Stored {
 
 pub struct Client {
     stream: BufStream<TcpStream>,
+    /// Subjects of its answers begin so. Another connection's are never taken for its own.
+    inbox: String,
     next: u64,
 }
+
+/// Connections that this process has made.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 struct Raw {
     subject: String,
@@ -56,7 +62,9 @@ impl Client {
     pub async fn connect(port: u16, login: &Login) -> io::Result<Self> {
         let socket = TcpStream::connect(("127.0.0.1", port)).await?;
         socket.set_nodelay(true)?;
-        let mut client = Self { stream: BufStream::with_capacity(256 * 1024, 256 * 1024, socket), next: 0 };
+        let inbox = format!("_INBOX.{}-{}", std::process::id(), CONNECTIONS.fetch_add(1, Ordering::Relaxed));
+        let stream = BufStream::with_capacity(256 * 1024, 256 * 1024, socket);
+        let mut client = Self { stream, inbox, next: 0 };
         let mut connect =
             json!({ "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "protocol": 1 });
         if let (Some((user, password)), Some(fields)) = (&login.user, connect.as_object_mut()) {
@@ -66,7 +74,7 @@ impl Client {
         if let (Some(token), Some(fields)) = (&login.token, connect.as_object_mut()) {
             fields.insert("auth_token".to_owned(), token.as_str().into());
         }
-        let hello = format!("CONNECT {connect}\r\nSUB _INBOX.testkit.* 1\r\nPING\r\n");
+        let hello = format!("CONNECT {connect}\r\nSUB {}.* 1\r\nPING\r\n", client.inbox);
         client.stream.write_all(hello.as_bytes()).await?;
         client.stream.flush().await?;
         let greeted = async {
@@ -170,7 +178,7 @@ impl Client {
 
     async fn request(&mut self, subject: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<String> {
         self.next += 1;
-        let inbox = format!("_INBOX.testkit.{}", self.next);
+        let inbox = format!("{}.{}", self.inbox, self.next);
         let (line, head) = if headers.is_empty() {
             (format!("PUB {subject} {inbox} {}\r\n", body.len()), String::new())
         } else {
