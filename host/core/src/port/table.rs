@@ -81,6 +81,7 @@ pub struct TableRow {
 
 /// What a claim has of one row of an aggregate's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "most are the large one, in a list that lives for one claim")]
 pub enum Found {
     Locked(TableRow),
     /// Another session has it, or it no longer waits: nothing behind it in its aggregate may be sent.

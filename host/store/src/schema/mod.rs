@@ -73,7 +73,7 @@ async fn taken(engine: &dyn Engine, migrations: &[Migration]) -> Result<Option<&
     let Some(migration) = missing(engine, migrations).await? else { return Ok(None) };
     let Some(Value::Object(database)) = answers.into_iter().next() else { return Ok(None) };
     let Some(Value::Object(there)) = database.get("tables") else { return Ok(None) };
-    Ok(tables_of(migration.text).find(|table| there.get(*table).is_some()))
+    Ok(tables_of(migration.text).find(|table| there.get(table).is_some()))
 }
 
 /// The tables that a migration defines.

@@ -219,10 +219,10 @@ impl InboxOwner {
         let entry = self.entries.remove(seq)?;
         self.decided.remove(&seq);
         self.orphans.remove(&seq);
-        if entry.is_row() {
-            if let Some(consumer) = entry.consumer.and_then(|id| self.consumers.get_mut(id)) {
-                consumer.rows = consumer.rows.saturating_sub(1);
-            }
+        if entry.is_row()
+            && let Some(consumer) = entry.consumer.and_then(|id| self.consumers.get_mut(id))
+        {
+            consumer.rows = consumer.rows.saturating_sub(1);
         }
         if let Some(next) = entry.order.and_then(|tag| self.entries.order().head(tag)) {
             self.consider(next);

@@ -94,7 +94,7 @@ impl InboxOwner {
 
     /// A mutation of the model: rows are adopted behind the first commits.
     pub(super) fn load_late_rows(&mut self) {
-        if self.late_rows.is_empty() || self.record.beat % 4 != 0 {
+        if self.late_rows.is_empty() || !self.record.beat.is_multiple_of(4) {
             return;
         }
         let rows = std::mem::take(&mut self.late_rows);

@@ -21,8 +21,11 @@ pub(super) struct Sources {
     caught_up: BTreeMap<SourceId, Monotonic>,
     /// New messages of each group at each consumer since this owner began, as far as they may have been handled before: a window of
     /// deliveries is as many for each.
-    first: HashMap<(SourceId, Option<ConsumerId>, Option<Arc<str>>), usize>,
+    first: HashMap<GroupOf, usize>,
 }
+
+/// A group of a source, at one consumer.
+type GroupOf = (SourceId, Option<ConsumerId>, Option<Arc<str>>);
 
 impl Sources {
     pub fn session(&self, source: SourceId) -> Option<u64> {

@@ -22,7 +22,7 @@ fn front(fingerprint: &Fingerprint) -> u64 {
 }
 
 fn block_of_front(front: u64, blocks: u32) -> u32 {
-    u32::try_from(u128::from(front) * u128::from(blocks) >> 64).unwrap_or(0)
+    u32::try_from((u128::from(front) * u128::from(blocks)) >> 64).unwrap_or(0)
 }
 
 /// The block that a fingerprint lies in, of so many.
