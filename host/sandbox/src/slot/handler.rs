@@ -31,7 +31,7 @@ impl Deref for HandlerSlot {
 #[async_trait]
 impl Handler for HandlerSlot {
     fn name(&self) -> &str {
-        &self.0.0.configured
+        self.0.0.configured_name()
     }
 
     fn identity(&self) -> PluginIdentity {

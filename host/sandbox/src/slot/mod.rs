@@ -196,6 +196,11 @@ impl Slot {
 }
 
 impl Shared {
+    /// What callers of the plugin know it by.
+    fn configured_name(&self) -> &str {
+        &self.configured
+    }
+
     /// Who serves now, or served last.
     fn current(&self) -> Arc<Generation> {
         Arc::clone(&self.place.read().generation)

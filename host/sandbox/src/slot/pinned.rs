@@ -67,7 +67,7 @@ pub(super) fn swapping() -> CallError {
 #[async_trait]
 impl Transport for Pinned {
     fn name(&self) -> &str {
-        &self.slot.configured
+        self.slot.configured_name()
     }
 
     fn identity(&self) -> PluginIdentity {
@@ -102,7 +102,7 @@ impl Transport for Pinned {
 #[async_trait]
 impl Handler for Pinned {
     fn name(&self) -> &str {
-        &self.slot.configured
+        self.slot.configured_name()
     }
 
     fn identity(&self) -> PluginIdentity {
