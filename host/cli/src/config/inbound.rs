@@ -78,6 +78,7 @@ pub struct Consumer {
 
 /// What happens with a consumer's messages.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "there is one a consumer")]
 pub enum Target {
     /// They go on to a topic, which may hold `{names}`.
     Topic(String),

@@ -72,11 +72,11 @@ pub async fn claim(table: &WasmTable, order: TableClaim) -> Claimed {
 
 /// Rows that a claim has locked.
 pub fn locked(claimed: &Claimed) -> Vec<&TableRow> {
-    let row = |found| match found {
-        &Found::Locked(ref row) => Some(row),
+    let rows = claimed.rows.iter().filter_map(|claimed| match &claimed.found {
+        Found::Locked(row) => Some(row),
         _ => None,
-    };
-    claimed.rows.iter().filter_map(|claimed| row(&claimed.found)).collect()
+    });
+    rows.collect()
 }
 
 /// Their keys.
