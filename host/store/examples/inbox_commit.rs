@@ -39,7 +39,7 @@ type IdOf = fn(u64) -> String;
 
 const FORMS: [(&str, IdOf); 3] = [
     ("time", |number| {
-        let segment = Seq((NOW + number / 10) << 20 | number % 10);
+        let segment = Seq(((NOW + number / 10) << 20) | (number % 10));
         host_made_id(Place { shard: SHARD, segment, index: 0 }).as_str().to_owned()
     }),
     ("counter", |number| format!("outbox-{number}")),
