@@ -182,6 +182,12 @@ pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
     })
     .await?;
     let api = host.wait_ready().await.map_err(io::Error::other)?;
+    // What waits for a retry, or for its key, is stored and was acknowledged.
+    until_nothing_is_left("messages are stored", async || {
+        let stored = api.list::<Value>("/v1/inbox", &[]).await.map_err(io::Error::other)?;
+        Ok(stored.len() as u64)
+    })
+    .await?;
     until_nothing_is_left("messages are on their way out", async || {
         let depths = api.depths().await.map_err(io::Error::other)?;
         Ok(depths.iter().map(|depth| depth.on_the_way()).sum())
