@@ -20,7 +20,7 @@ use crate::labels::{CODES_MAX, Labels};
 pub(crate) struct InboxMeter {
     codes: Labels,
     commit_seconds: metrics::Histogram,
-    /// Look-ups in the seen set of each consumer, and the places that were read for them.
+    /// Look-ups in the seen set of each consumer, and the reads of the store that they took.
     seen: Mutex<HashMap<ConsumerName, (u64, u64)>>,
 }
 
@@ -73,18 +73,22 @@ impl InboxMeter {
         counter!("waybill_source_settlements_total", "source" => source, "disposition" => disposition).increment(1);
     }
 
-    /// Reads of the seen set that are about to be made.
-    pub fn lookups(&self, queries: &[SeenQuery]) {
-        let mut seen = self.seen.lock();
+    /// Look-ups in the seen set that were made; `reads` tells all reads of the store that a consumer's took so far.
+    pub fn looked_up(&self, queries: &[SeenQuery], reads: impl Fn(&ConsumerName) -> u64) {
+        let mut counts: HashMap<&ConsumerName, u64> = HashMap::new();
         for query in queries {
-            let reads = query.places.len() as u64;
-            let of = seen.entry(query.consumer.clone()).or_default();
-            *of = (of.0 + 1, of.1 + reads);
-            counter!("tx_inbox_seen_reads_total", "consumer" => query.consumer.to_string()).increment(reads);
+            *counts.entry(&query.consumer).or_default() += 1;
+        }
+        let mut seen = self.seen.lock();
+        for (consumer, lookups) in counts {
+            let reads = reads(consumer);
+            let of = seen.entry(consumer.clone()).or_default();
+            *of = (of.0 + lookups, reads);
+            counter!("tx_inbox_seen_reads_total", "consumer" => consumer.to_string()).absolute(reads);
         }
     }
 
-    /// Places read for one look-up of a consumer, on average, times 100.
+    /// Reads of the store for one look-up of a consumer, on average, times 100.
     pub fn seen_reads_percent(&self, consumer: &ConsumerName) -> u64 {
         self.seen.lock().get(consumer).map_or(0, |(lookups, reads)| reads * 100 / lookups.max(&1))
     }
