@@ -204,7 +204,7 @@ impl Engine {
     pub fn refusal(&self, inbound: &InboundConfig, direct: &DirectConfig) -> Option<Fault> {
         let inbox = self.inbox.as_ref()?;
         let becomes_table = direct.tables.iter().map(|table| &table.source).find(|source| inbox.pulls(source));
-        let is_table = |source: &&SourceName| self.tables.find(source.as_str()).is_some();
+        let is_table = |source: &&SourceName| self.tables.publishes(source.as_str());
         let other_way = becomes_table.or_else(|| inbound.sources.iter().map(|source| &source.name).find(is_table));
         if let Some(source) = other_way {
             let reason = format!(

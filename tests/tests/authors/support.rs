@@ -109,7 +109,11 @@ fn remove_others(from: &Path, to: &Path) {
         let entry = entry.unwrap();
         let other = from.join(entry.file_name());
         if entry.path().is_dir() {
-            remove_others(&other, &entry.path());
+            if other.is_dir() {
+                remove_others(&other, &entry.path());
+            } else {
+                std::fs::remove_dir_all(entry.path()).unwrap();
+            }
         } else if !other.is_file() {
             std::fs::remove_file(entry.path()).unwrap();
         }

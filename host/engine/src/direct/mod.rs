@@ -49,7 +49,8 @@ pub(crate) struct PublishedTables {
     tables: ArcSwap<Vec<Arc<PublishedTable>>>,
     /// Transactions end, and no others begin.
     ending: CancellationToken,
-    /// Those of tables that are published no more end by themselves.
+    /// Published no more, and not ended yet: whoever publishes such a table again waits for it.
+    leaving: Mutex<Vec<Arc<PublishedTable>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -61,6 +62,7 @@ impl PublishedTables {
             store: context.config.direct.store.clone(),
             tables: ArcSwap::default(),
             ending: CancellationToken::new(),
+            leaving: Mutex::default(),
             tasks: Mutex::default(),
         });
         tables.publish(&context.config.direct.tables);
@@ -68,14 +70,22 @@ impl PublishedTables {
     }
 
     /// Publishes these tables from now on. One whose configuration is the same goes on; another one begins when the one before it has
-    /// ended: what that one sent is marked, and what it noted of itself is whole.
+    /// ended, also when that was taken out a while ago: what it sent is marked, and what it noted of itself is whole.
     pub fn publish(&self, next: &[Arc<TableConfig>]) {
         let Some(store) = &self.store else { return };
         let before = self.tables.load_full();
+        let mut leaving = self.leaving.lock();
+        leaving.retain(|table| !table.has_ended());
+        for table in before.iter().filter(|table| !next.iter().any(|config| Arc::ptr_eq(&table.config, config))) {
+            tracing::info!(source = %table.config.source, "a table isn't published any more as it was");
+            table.end();
+            leaving.push(Arc::clone(table));
+        }
         let goes_on = |config: &Arc<TableConfig>| before.iter().find(|table| Arc::ptr_eq(&table.config, config));
         let start = |config: &Arc<TableConfig>| {
             let table = PublishedTable::new(&self.context, config, store, self.ending.child_token());
-            let earlier = before.iter().find(|earlier| earlier.config.source == config.source).cloned();
+            // The last one: it has waited for those before it.
+            let earlier = leaving.iter().rfind(|earlier| earlier.config.source == config.source).cloned();
             let task = {
                 let table = Arc::clone(&table);
                 let run = move || table::run_after(earlier.clone(), Arc::clone(&table));
@@ -84,10 +94,6 @@ impl PublishedTables {
             self.tasks.lock().push(task);
             table
         };
-        for table in before.iter().filter(|table| !next.iter().any(|config| Arc::ptr_eq(&table.config, config))) {
-            tracing::info!(source = %table.config.source, "a table isn't published any more as it was");
-            table.end();
-        }
         let tables = next.iter().map(|config| goes_on(config).cloned().unwrap_or_else(|| start(config))).collect();
         self.tables.store(Arc::new(tables));
         self.tasks.lock().retain(|task| !task.is_finished());
@@ -99,7 +105,12 @@ impl PublishedTables {
     }
 
     pub fn find(&self, source: &str) -> Option<Arc<PublishedTable>> {
-        self.tables.load().iter().find(|table| table.config.source.as_str() == source).cloned()
+        self.tables.load().iter().find(|table| table.is_of(source)).cloned()
+    }
+
+    /// Whether rows of this source are sent from its table, or still may be although it was taken out.
+    pub fn publishes(&self, source: &str) -> bool {
+        self.find(source).is_some() || self.leaving.lock().iter().any(|table| table.is_of(source) && !table.has_ended())
     }
 
     /// Begins no transaction, has those under way marked and committed within `timeout`, and closes the tables. True when all of it
@@ -108,6 +119,7 @@ impl PublishedTables {
         self.ending.cancel();
         let tasks: Vec<JoinHandle<()>> = self.tasks.lock().drain(..).collect();
         let ended = tokio::time::timeout(timeout, futures::future::join_all(tasks)).await;
-        ended.is_ok() && self.iter().all(|table| table.is_closed())
+        let leaving = std::mem::take(&mut *self.leaving.lock());
+        ended.is_ok() && self.iter().chain(leaving).all(|table| table.is_closed())
     }
 }

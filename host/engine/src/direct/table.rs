@@ -105,6 +105,15 @@ impl PublishedTable {
         self.ending.cancel();
     }
 
+    pub(super) fn is_of(&self, source: &str) -> bool {
+        self.config.source.as_str() == source
+    }
+
+    /// In good order or not.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
     /// Whether its lanes ended in good order and that is stored.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

@@ -175,9 +175,41 @@ async fn other_bounds_under_load_lose_and_repeat_nothing() {
     eventually("all of them are handled", async || world.seen() == 200).await;
     let mut handled = world.http.ids();
     assert_eq!(handled.len(), 200, "each was handled once");
+    assert_in_order(&handled, 9);
     handled.sort();
     handled.dedup();
     assert_eq!((handled.len(), world.seen()), (200, 200));
+}
+
+/// Numbers of a key, of so many in turn, follow each other.
+fn assert_in_order(ids: &[String], keys: u32) {
+    let numbers: Vec<u32> = ids.iter().map(|id| id.trim_start_matches("m-").parse().unwrap()).collect();
+    for key in 0..keys {
+        assert!(numbers.iter().filter(|number| *number % keys == key).is_sorted(), "{ids:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_replaced_under_load_brings_each_message_once_and_in_order() {
+    for overlaps in [true, false] {
+        let world = World::new();
+        if overlaps {
+            world.shop.overlap();
+        }
+        world.http.answer(|_| Reply::status(200).delayed(millis(7)));
+        let mut running = Running::start(&world, world.consumer()).await;
+        for number in 0..200 {
+            world.shop.send_keyed(&format!("m-{number}"), &format!("key-{}", number % 7), "1");
+            if number % 40 == 39 {
+                pass(millis(30)).await;
+                running.with_source(&world, world.source()).await;
+            }
+        }
+        eventually("all of them are handled", async || world.seen() == 200).await;
+        let handled = world.http.ids();
+        assert_eq!(handled.len(), 200, "each was handled once, overlapping: {overlaps}");
+        assert_in_order(&handled, 7);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,7 +172,8 @@ impl Shared {
         self.prune();
         let (slot, number) = (Arc::clone(self), old.number);
         self.tasks.spawn(async move {
-            let within = slot.policy.lock().drain_timeout;
+            // Its calls were begun with its own times.
+            let within = old.recipe.spec.settings.policy.drain_timeout;
             slot.drain(&old, within).await;
             drop(room);
         });

@@ -61,17 +61,18 @@ async fn end(host: Host) -> io::Result<()> {
 
 /// Waits until `left` is nothing. It fails when that stands still for too long.
 async fn until_nothing_is_left(what: &str, mut left: impl AsyncFnMut() -> io::Result<u64>) -> io::Result<()> {
-    let (mut seen, mut moved) = (None, Instant::now());
+    let (mut least, mut moved) = (None, Instant::now());
     loop {
         // Whoever was killed may not answer yet.
-        let now = left().await.ok();
-        if now == Some(0) {
-            return Ok(());
-        }
-        if now != seen {
-            (seen, moved) = (now, Instant::now());
-        } else if moved.elapsed() > STALLED_AFTER {
-            return Err(io::Error::other(format!("nothing has moved for {STALLED_AFTER:?}: {now:?} {what}")));
+        let now = left().await;
+        match &now {
+            Ok(0) => return Ok(()),
+            // What only goes to and fro gets nowhere.
+            Ok(count) if least.is_none_or(|least| *count < least) => (least, moved) = (Some(*count), Instant::now()),
+            _ if moved.elapsed() > STALLED_AFTER => {
+                return Err(io::Error::other(format!("nothing has moved for {STALLED_AFTER:?}: {what}: {now:?}")));
+            }
+            _ => {}
         }
         sleep(POLL).await;
     }

@@ -38,8 +38,6 @@ impl Mutation {
             Self::Without(Rule::RegisterReplay) => 1..6_000,
             // It takes one that is busy until the calm phase and asks again and again beside others that go through: one seed in 600.
             Self::Without(Rule::HoldsAreCharged) => 1..6_000,
-            // It takes an orphan whose message is still with another session when its source says that nothing waits: one seed in 20,000.
-            Self::Without(Rule::OrphansAreAwaited) => 13_000..14_000,
             _ => 1..2_000,
         }
     }

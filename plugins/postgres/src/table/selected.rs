@@ -9,6 +9,9 @@ use super::names::{millis, quoted};
 use crate::template::Template;
 use crate::wire::Row;
 
+/// Longest id of a message.
+const ID_BYTES_MAX: usize = 512;
+
 /// What the size of a payload is called in a claim.
 const SIZE_COLUMN: &str = "waybill_size";
 /// Roles that are read as they are, if the table has them.
@@ -166,7 +169,8 @@ impl Selected {
         let version = self.role(row, before, Role::EventVersion).and_then(|text| text.parse().ok());
         let stamp = row.text(own(STAMP)).and_then(|text| text.parse().ok());
         let event = Event {
-            id: self.id.filled(value).ok().filter(is_plain).unwrap_or_default(),
+            // A longer one is none: the row is then named by its place.
+            id: self.id.filled(value).ok().filter(|id| is_plain(id) && id.len() <= ID_BYTES_MAX).unwrap_or_default(),
             topic: self.topic.filled(value).ok().filter(is_plain).unwrap_or_default(),
             headers: headers.unwrap_or_default(),
             payload: payload.unwrap_or_default().to_vec(),

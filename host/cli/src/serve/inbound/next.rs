@@ -107,7 +107,18 @@ impl Running<'_> {
         if let Some((known, plugin)) = known.filter(|_| self.has(source)) {
             return Ok((Arc::clone(known), Arc::clone(plugin)));
         }
-        let plugin = Arc::new(plugin_of(config, source, prepared, self.fleet, self.store));
+        // What only the host goes by needs no other plugin.
+        let before = self.config.sources.iter().find(|before| before.name == source.name);
+        let opens_alike = |before: &Source| {
+            before.endpoint == source.endpoint
+                && (before.window, before.window_bytes) == (source.window, source.window_bytes)
+                && before.on_overtaken == source.on_overtaken
+        };
+        if let Some((_, plugin)) = known.filter(|_| before.is_some_and(opens_alike)) {
+            return Ok((Arc::new(source_of(source, Arc::clone(plugin))), Arc::clone(plugin)));
+        }
+        let plugin = plugin_of(config, source, prepared, self.fleet, self.store);
+        let plugin = Arc::new(if known.is_some() { plugin.in_place_of_another() } else { plugin });
         try_out(&plugin, source, known.is_none()).await?;
         Ok((Arc::new(source_of(source, Arc::clone(&plugin))), plugin))
     }

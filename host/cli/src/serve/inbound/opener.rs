@@ -33,6 +33,8 @@ struct State {
     plugin: LoadedPlugin,
     /// Its number, from 1.
     generation: u32,
+    /// It takes the place of one that served, and was never open: if it is to blame itself, that one serves again.
+    is_on_trial: bool,
     open: Weak<WasmSource>,
 }
 
@@ -44,8 +46,14 @@ impl ConfiguredSource {
         spec: EndpointSpec,
         wants: SourceWants,
     ) -> Self {
-        let state = Mutex::new(State { plugin, generation: 1, open: Weak::new() });
+        let state = Mutex::new(State { plugin, generation: 1, is_on_trial: false, open: Weak::new() });
         Self { fleet, from, spec, wants, behind: Mutex::default(), state }
+    }
+
+    /// The same, on trial.
+    pub fn in_place_of_another(self) -> Self {
+        self.state.lock().is_on_trial = true;
+        self
     }
 
     /// The file that is watched for changes, if that is asked for.
@@ -95,7 +103,7 @@ impl ConfiguredSource {
             }
             tracing::warn!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source isn't open yet: it is tried again");
         }
-        *self.state.lock() = State { plugin, generation, open: Arc::downgrade(&source) };
+        *self.state.lock() = State { plugin, generation, is_on_trial: false, open: Arc::downgrade(&source) };
         Ok(source)
     }
 }
@@ -126,9 +134,9 @@ impl SourcePlugin for ConfiguredSource {
         if how.go_on {
             wants.on_overtaken = Overtaken::GoOn;
         }
-        let (before, generation) = {
+        let (before, generation, is_on_trial) = {
             let state = self.state.lock();
-            (state.plugin.clone(), state.generation)
+            (state.plugin.clone(), state.generation, state.is_on_trial)
         };
         if let Some(plugin) = self.replaced().await {
             match self.start(plugin, generation.saturating_add(1), wants.clone(), true).await {
@@ -138,7 +146,7 @@ impl SourcePlugin for ConfiguredSource {
                 }
             }
         }
-        let source = self.start(before, generation, wants, false).await.map_err(never)?;
+        let source = self.start(before, generation, wants, is_on_trial).await.map_err(never)?;
         Ok(source)
     }
 

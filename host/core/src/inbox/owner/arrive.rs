@@ -260,6 +260,7 @@ impl InboxOwner {
             });
             if is_done {
                 self.done_with(delivery, seq);
+                self.consider(seq);
             }
         }
     }

@@ -80,7 +80,7 @@ impl InboxOwner {
             let would_have_come = if self.is_rule_kept(Rule::OrphansAreAwaited) {
                 self.sources.has_waited(source, wait)
             } else {
-                lived > wait && self.sources.is_caught_up(source)
+                self.sources.is_caught_up(source)
             };
             let can_not_come = lived > wait.saturating_mul(ORPHAN_PATIENCE) && self.is_full_of_rows(source);
             Some(would_have_come || can_not_come)

@@ -49,7 +49,8 @@ impl InboxOwner {
         let Some(entry) = self.entries.get(seq) else { return };
         let Some(consumer) = entry.consumer else { return };
         let (due, is_loaded) = (entry.due, entry.message.is_some());
-        if !is_loaded && !entry.copies.is_empty() {
+        // Its deliveries wait to see that it can be read.
+        if !is_loaded && entry.releasable && !entry.copies.is_empty() {
             self.unloaded.insert(seq);
         }
         if self.needs_take(entry) {

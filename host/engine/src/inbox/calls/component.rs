@@ -14,6 +14,7 @@ use waybill_core::port::handler::{self, Handler, HandlerLimits, Inbound, Verdict
 use waybill_core::port::transport::{Blame, CallError, ErrorKind, Fault};
 
 use super::{Answers, Caller, leavings};
+use crate::inbox::config::ConsumerTarget;
 
 /// Most calls of a lane at once, whatever its plugin says.
 const CALLS_MAX: u32 = 1 << 16;
@@ -135,6 +136,12 @@ pub(super) async fn call(caller: &Caller, handler: Arc<dyn Handler>, lane: Lane,
     let Ok(turn) = lane.calls.acquire().await else {
         return answers.tell((0..batch.len()).map(|place| (place, Verdict::NotCalled)));
     };
+    // Another plugin serves since it was made: the one before ends what it has begun, and has no time for what only waits.
+    if let ConsumerTarget::Component(slot) = &caller.consumer.target
+        && slot.generation() != handler.generation()
+    {
+        return answers.tell((0..batch.len()).map(|place| (place, Verdict::NotCalled)));
+    }
     let told = once(caller, handler.as_ref(), lane.number, &batch, false).await;
     drop(turn);
     let is_several = batch.len() > 1;

@@ -7,6 +7,7 @@ use waybill_core::ids::SourceName;
 use waybill_engine::{DirectConfig, EngineConfig, TableConfig};
 use waybill_testkit::fake_source::FakeSource;
 use waybill_testkit::fake_table::FakeTable;
+use waybill_testkit::fake_transport::{Answer, Gate, ack};
 
 use super::Tables;
 use crate::support::*;
@@ -78,6 +79,33 @@ async fn a_table_that_stays_as_it_is_goes_on_while_others_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_that_comes_back_waits_for_what_it_was_before() {
+    let tables = Tables::new();
+    let gate = Gate::default();
+    let shut = gate.clone();
+    tables.world.bus.answer(move |batch| Answer::each(batch, |_| ack()).behind(&shut));
+    let row = tables.database.insert("a", "1");
+    let host = tables.start();
+    eventually("the row is out", async || tables.sent(row) == 1).await;
+    host.engine.reconfigure(tables.publishing(&[])).await;
+    let config = || Arc::new(tables.config(&FakeTable::new("orders", &tables.database)));
+    host.engine.reconfigure(tables.publishing(&[&config()])).await;
+    pass(millis(500)).await;
+    assert_eq!(tables.record("host-a").unclean, 0, "it isn't taken for one that died");
+    let pulled = tables.world.source_on("orders", &FakeSource::new("orders"));
+    let pulled = tables.world.inbound(vec![pulled], Vec::new());
+    host.engine.reconfigure(tables.publishing(&[])).await;
+    let refused = host.engine.refusal(&pulled, &DirectConfig::default());
+    assert!(refused.is_some(), "its row isn't marked yet");
+    host.engine.reconfigure(tables.publishing(&[&config()])).await;
+    gate.open();
+    tables.until_published(&[row]).await;
+    assert_eq!(tables.sent(row), 1);
+    host.drain().await;
+    assert_eq!((tables.record("host-a").unclean, tables.record("host-a").open), (0, false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_that_operators_paused_stays_paused_under_other_settings() {
     let tables = Tables::new();
     let host = tables.start();
@@ -103,7 +131,10 @@ async fn a_source_is_not_published_another_way_while_a_host_runs() {
     assert_eq!(fault.code, Code::CONFIG_RELOAD_REFUSED.as_str());
 
     host.engine.reconfigure(tables.publishing(&[])).await;
-    assert_eq!(host.engine.refusal(&stored, &direct(Vec::new())), None, "nothing of it is published any more");
+    eventually("nothing of it is published any more", async || {
+        host.engine.refusal(&stored, &direct(Vec::new())).is_none()
+    })
+    .await;
     let config = EngineConfig { direct: direct(Vec::new()), ..tables.world.config("host-a", stored.clone()) };
     host.engine.reconfigure(config).await;
     let table = Arc::new(tables.config(&FakeTable::new("orders", &tables.database)));
