@@ -72,7 +72,7 @@ impl InboxOwner {
         let (settle_within, rejects) = (arrival.settle_within.unwrap_or(settings.settle_within), settings.rejects);
         let position: Option<Arc<str>> = arrival.message.position.as_deref().map(Arc::from);
         // A newer delivery of what lies at one position: the older one's token is of no use any more.
-        if let Some(old) = position.as_deref().and_then(|position| self.hand.at(source, position)) {
+        if let Some(old) = position.as_ref().and_then(|position| self.hand.at(source, position)) {
             self.lose_delivery(old);
         }
         if let Some(position) = &position {

@@ -66,8 +66,9 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub fn new(record: InboxShardRecord, shards: u16) -> Self {
-        let open = record.open.clone();
+    pub fn new(mut record: InboxShardRecord, shards: u16) -> Self {
+        // It goes back with `finish`.
+        let open = std::mem::take(&mut record.open);
         let (messages, sagas) = (BTreeMap::new(), BTreeMap::new());
         Self {
             record,

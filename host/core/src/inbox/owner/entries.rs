@@ -10,7 +10,8 @@ use crate::inbox::limits::ROW_BYTES_KEPT;
 
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    slots: BTreeMap<Seq, Entry>,
+    /// An entry is some 500 bytes: in the tree itself, each removal would move its neighbours.
+    slots: BTreeMap<Seq, Box<Entry>>,
     index: HashMap<Fingerprint, Seq>,
     order: Order,
     /// Weight of the messages of rows in memory.
@@ -24,11 +25,11 @@ impl Entries {
             self.order.insert(tag, entry.seq);
         }
         self.row_bytes += weight(&entry);
-        self.slots.insert(entry.seq, entry);
+        self.slots.insert(entry.seq, Box::new(entry));
     }
 
     pub fn remove(&mut self, seq: Seq) -> Option<Entry> {
-        let entry = self.slots.remove(&seq)?;
+        let entry = *self.slots.remove(&seq)?;
         if self.index.get(&entry.fingerprint) == Some(&seq) {
             self.index.remove(&entry.fingerprint);
         }
@@ -40,12 +41,12 @@ impl Entries {
     }
 
     pub fn get(&self, seq: Seq) -> Option<&Entry> {
-        self.slots.get(&seq)
+        self.slots.get(&seq).map(Box::as_ref)
     }
 
     /// For changes of anything but place, id, key, what the store knows, and the message.
     pub fn get_mut(&mut self, seq: Seq) -> Option<&mut Entry> {
-        self.slots.get_mut(&seq)
+        self.slots.get_mut(&seq).map(Box::as_mut)
     }
 
     pub fn seq_of(&self, fingerprint: Fingerprint) -> Option<Seq> {
@@ -57,7 +58,7 @@ impl Entries {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.slots.values()
+        self.slots.values().map(Box::as_ref)
     }
 
     /// An orphan's message has come, with its key as its sender spells it.

@@ -136,10 +136,15 @@ impl InboxOwner {
         if self.is_full_of_rows(source) || self.hand.bytes(source) >= settings.window_bytes {
             return 0;
         }
+        // What has no delivery isn't even looked for while those that are held leave no room.
+        let room = settings.window.saturating_sub(self.hand.count(source));
+        if room == 0 {
+            return 0;
+        }
         let loose = self.entries.iter().filter(|entry| entry.is_loose() && entry.source == Some(source));
         let loose: BTreeSet<&str> =
             loose.filter_map(|entry| entry.message.as_ref().map(|message| message.id.as_str())).collect();
-        settings.window.saturating_sub(self.hand.count(source) + loose.len())
+        room.saturating_sub(loose.len())
     }
 
     /// Whether the rows of one of its consumers are at their bound.
@@ -267,7 +272,7 @@ impl InboxOwner {
             let id = SourceId(u16::try_from(number).unwrap_or(u16::MAX));
             let gone: Vec<DeliveryId> = self
                 .hand
-                .of(id)
+                .ending_before(id, self.clock)
                 .filter(|(_, held)| held.until + TOKEN_GRACE.min(held.settle_within) < self.clock)
                 .map(|(id, _)| id)
                 .collect();

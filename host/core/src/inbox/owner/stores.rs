@@ -29,12 +29,11 @@ impl InboxOwner {
     pub(super) fn pressed(&self) -> Pressed {
         let mut pressed = Pressed::default();
         for (source, settings) in self.each_source() {
-            let held: Vec<&Held> = self.hand.of(source).map(|(_, held)| held).collect();
             // By bytes as by count, or a few large ones that wait would keep all others from being pulled.
             let bytes = self.hand.bytes(source).saturating_mul(3) >= settings.window_bytes.saturating_mul(2);
-            let is_full = bytes || held.len() * 3 >= settings.window * 2;
+            let is_full = bytes || self.hand.count(source) * 3 >= settings.window * 2;
             let is_full = is_full && self.is_rule_kept(Rule::StoreUnderPressure);
-            for delivery in held {
+            for delivery in self.hand.open_by_end(source) {
                 for seq in &delivery.open {
                     let Some(entry) = self.entries.get(*seq) else { continue };
                     self.press(entry, self.is_late(delivery, settings), is_full, &mut pressed);
@@ -69,7 +68,12 @@ impl InboxOwner {
         let mut next: Option<Monotonic> = None;
         for (source, settings) in self.each_source().filter(|(_, settings)| !settings.by_offsets) {
             let part = if settings.extends { EXTEND_PART } else { DEADLINE_PART };
-            for (_, held) in self.hand.of(source).filter(|(_, held)| !held.open.is_empty()) {
+            let most = self.hand.longest(source) / part;
+            for held in self.hand.open_by_end(source) {
+                // Of what ends later none is due before it.
+                if next.is_some_and(|next| Monotonic(held.until.0.saturating_sub(most)) >= next) {
+                    break;
+                }
                 let at = Monotonic(held.until.0.saturating_sub(held.settle_within / part));
                 // What was stored or told for it already waits for its end.
                 let at = if at <= self.clock { held.until } else { at };
