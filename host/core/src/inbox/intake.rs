@@ -62,7 +62,7 @@ pub struct Intake {
 pub struct IntakeContext<'a> {
     pub now: UnixMillis,
     /// Names a message that nobody named. Fresh and unique.
-    pub fresh_id: &'a str,
+    pub fresh_id: &'a dyn Fn() -> String,
     /// Stands for a payload: equal ones have the same.
     pub content_id: &'a dyn Fn(&[u8]) -> String,
     /// Who takes messages of a subject, in order of the configuration.
@@ -134,7 +134,7 @@ impl Intake {
     ) -> (InboundId, bool) {
         let named = self.names.id.as_ref().and_then(|name| found(delivery, name));
         let given = named.or_else(|| delivery.id.clone()).filter(|id| !id.is_empty());
-        let fresh = || InboundId::new(context.fresh_id);
+        let fresh = || InboundId::new((context.fresh_id)());
         let content = || InboundId::new((context.content_id)(&delivery.payload));
         let id = match given.or_else(|| delivery.position.clone()) {
             Some(text) => match InboundId::new(&text) {
@@ -233,7 +233,7 @@ mod tests {
         change(&mut delivery);
         let context = IntakeContext {
             now: UnixMillis(7),
-            fresh_id: "fresh",
+            fresh_id: &|| "fresh".to_owned(),
             content_id: &|payload| format!("content-{}", payload.len()),
             consumers: &|_| vec![ConsumerId(0)],
         };

@@ -1,9 +1,11 @@
 //! Metrics of the inbox and its sources. Label values are bounded: consumers and sources are configured, codes are bounded in number.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use metrics::{counter, histogram};
+use metrics::{Counter, Histogram, counter, histogram};
 use parking_lot::Mutex;
 use waybill_core::code::Code;
 use waybill_core::ids::{ConsumerName, SourceName};
@@ -16,12 +18,28 @@ use waybill_core::port::source::Pulled;
 use super::flight::CommitContent;
 use crate::labels::{CODES_MAX, Labels};
 
+/// Label of what nearly all messages come to.
+const PROCESSED: &str = "processed";
+
 /// Codes are chosen by handlers, too.
 pub(crate) struct InboxMeter {
     codes: Labels,
-    commit_seconds: metrics::Histogram,
-    /// Look-ups in the seen set of each consumer, and the places that were read for them.
-    seen: Mutex<HashMap<ConsumerName, (u64, u64)>>,
+    commit_seconds: Histogram,
+    consumers: Mutex<HashMap<ConsumerName, Arc<ConsumerMeters>>>,
+}
+
+/// What every message of a consumer is counted by. Finding a metric by its labels costs about as much as looking a message up, so
+/// each is found once.
+#[derive(Default)]
+struct ConsumerMeters {
+    /// Look-ups in the seen set, and the places that were read for them.
+    lookups: AtomicU64,
+    reads: AtomicU64,
+    seen_reads: OnceLock<Counter>,
+    call_ms: OnceLock<Histogram>,
+    latency_ms: OnceLock<Histogram>,
+    processed_verdicts: OnceLock<Counter>,
+    processed_ends: OnceLock<Counter>,
 }
 
 /// Counts of an owner that were told already.
@@ -32,8 +50,12 @@ impl InboxMeter {
         Self {
             codes: Labels::up_to(CODES_MAX),
             commit_seconds: histogram!("waybill_source_commit_seconds"),
-            seen: Mutex::default(),
+            consumers: Mutex::default(),
         }
+    }
+
+    fn of(&self, consumer: &ConsumerName) -> Arc<ConsumerMeters> {
+        Arc::clone(self.consumers.lock().entry(consumer.clone()).or_default())
     }
 
     pub fn pulled(&self, source: &SourceName, pulled: &Pulled) {
@@ -62,7 +84,8 @@ impl InboxMeter {
         counter!("waybill_source_lost_total", "source" => source.to_string(), "cause" => cause).increment(count as u64);
     }
 
-    pub fn settled(&self, source: &SourceName, settle_as: &SettleAs) {
+    /// So many orders of a kind were carried out.
+    pub fn settled(&self, source: &SourceName, settle_as: &SettleAs, count: u64) {
         let disposition = match settle_as {
             SettleAs::Ack => "ack",
             SettleAs::Extend => "extend",
@@ -70,28 +93,31 @@ impl InboxMeter {
             SettleAs::Reject(_) => "reject",
         };
         let source = source.to_string();
-        counter!("waybill_source_settlements_total", "source" => source, "disposition" => disposition).increment(1);
+        counter!("waybill_source_settlements_total", "source" => source, "disposition" => disposition).increment(count);
     }
 
     /// Reads of the seen set that are about to be made.
     pub fn lookups(&self, queries: &[SeenQuery]) {
-        let mut seen = self.seen.lock();
-        for query in queries {
-            let reads = query.places.len() as u64;
-            let of = seen.entry(query.consumer.clone()).or_default();
-            *of = (of.0 + 1, of.1 + reads);
-            counter!("tx_inbox_seen_reads_total", "consumer" => query.consumer.to_string()).increment(reads);
+        for of_one in queries.chunk_by(|one, next| one.consumer == next.consumer) {
+            let Some(consumer) = of_one.first().map(|query| &query.consumer) else { continue };
+            let reads: u64 = of_one.iter().map(|query| query.places.len() as u64).sum();
+            let of = self.of(consumer);
+            of.lookups.fetch_add(of_one.len() as u64, Ordering::Relaxed);
+            of.reads.fetch_add(reads, Ordering::Relaxed);
+            let counter = || counter!("tx_inbox_seen_reads_total", "consumer" => consumer.to_string());
+            of.seen_reads.get_or_init(counter).increment(reads);
         }
     }
 
     /// Places read for one look-up of a consumer, on average, times 100.
     pub fn seen_reads_percent(&self, consumer: &ConsumerName) -> u64 {
-        self.seen.lock().get(consumer).map_or(0, |(lookups, reads)| reads * 100 / lookups.max(&1))
+        let of = self.of(consumer);
+        of.reads.load(Ordering::Relaxed) * 100 / of.lookups.load(Ordering::Relaxed).max(1)
     }
 
     pub fn called(&self, consumer: &ConsumerName, verdict: &Verdict, took: Duration) {
         let verdict = match verdict {
-            Verdict::Processed(_) => "processed",
+            Verdict::Processed(_) => PROCESSED,
             Verdict::Duplicate => "duplicate",
             Verdict::Poison(_) => "poison",
             Verdict::Failed(_) => "failed",
@@ -99,9 +125,15 @@ impl InboxMeter {
             Verdict::Blocked(_) => "blocked",
             Verdict::NotCalled | Verdict::Interrupted => return,
         };
-        let consumer = consumer.to_string();
-        histogram!("tx_inbox_call_ms", "consumer" => consumer.clone()).record(took.as_secs_f64() * 1_000.0);
-        counter!("tx_inbox_verdicts_total", "consumer" => consumer, "verdict" => verdict).increment(1);
+        let of = self.of(consumer);
+        let call_ms = || histogram!("tx_inbox_call_ms", "consumer" => consumer.to_string());
+        of.call_ms.get_or_init(call_ms).record(took.as_secs_f64() * 1_000.0);
+        let counter = || counter!("tx_inbox_verdicts_total", "consumer" => consumer.to_string(), "verdict" => verdict);
+        if verdict == PROCESSED {
+            of.processed_verdicts.get_or_init(counter).increment(1);
+        } else {
+            counter().increment(1);
+        }
     }
 
     pub fn commit(&self, took: Duration) {
@@ -115,15 +147,24 @@ impl InboxMeter {
 
     /// What a commit held is in.
     pub fn applied(&self, content: &CommitContent) {
-        for (consumer, end, took) in &content.ended {
+        for of_one in content.ended.chunk_by(|one, next| (&one.0, one.1) == (&next.0, next.1)) {
+            let Some((consumer, end, _)) = of_one.first() else { continue };
             let end = match end {
-                InboxEnd::Processed => "processed",
+                InboxEnd::Processed => PROCESSED,
                 InboxEnd::Duplicate => "duplicate",
                 InboxEnd::Dead => "dead",
             };
-            let consumer = consumer.to_string();
-            histogram!("tx_inbox_latency_ms", "consumer" => consumer.clone()).record(took.as_secs_f64() * 1_000.0);
-            counter!("tx_inbox_processed_total", "consumer" => consumer, "end" => end).increment(1);
+            let of = self.of(consumer);
+            let latency_ms = || histogram!("tx_inbox_latency_ms", "consumer" => consumer.to_string());
+            let latency_ms = of.latency_ms.get_or_init(latency_ms);
+            of_one.iter().for_each(|(_, _, took)| latency_ms.record(took.as_secs_f64() * 1_000.0));
+            let counter = || counter!("tx_inbox_processed_total", "consumer" => consumer.to_string(), "end" => end);
+            let count = of_one.len() as u64;
+            if end == PROCESSED {
+                of.processed_ends.get_or_init(counter).increment(count);
+            } else {
+                counter().increment(count);
+            }
         }
         for (consumer, code) in &content.dead {
             let code = self.codes.of(code).to_owned();

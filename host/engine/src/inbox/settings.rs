@@ -1,5 +1,6 @@
 //! Which sources and consumers live in a shard, as its owner goes by them.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use waybill_core::ids::{ConsumerName, ShardId};
@@ -33,10 +34,12 @@ pub(super) struct HomeSource {
 impl HomeSource {
     /// Who takes messages of a subject, in order of the configuration.
     pub fn takers(&self, subject: &str) -> Vec<ConsumerId> {
-        let topic = Topic::parse(&format!("bus:{subject}")).ok();
+        // Who takes everything doesn't ask for it.
+        let topic = LazyCell::new(|| Topic::parse(&format!("bus:{subject}")).ok());
         let takes = |consumer: &ConsumerConfig| {
             let matches = &consumer.matches;
-            matches.is_empty() || topic.as_ref().is_some_and(|topic| matches.iter().any(|one| one.matches(topic)))
+            let is_matched = |topic: &Topic| matches.iter().any(|one| one.matches(topic));
+            matches.is_empty() || LazyCell::force(&topic).as_ref().is_some_and(is_matched)
         };
         self.consumers.iter().filter(|(_, consumer)| takes(consumer)).map(|(id, _)| *id).collect()
     }

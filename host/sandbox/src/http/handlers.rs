@@ -70,7 +70,8 @@ impl HttpHandlers for HttpHandlerClient {
             method: "POST".to_owned(),
             url: post.url.to_string(),
             headers: post.headers,
-            body: post.body.to_vec(),
+            // Without a copy, for nobody else has it.
+            body: Vec::from(post.body),
             timeout: millis(post.timeout),
             tls: None,
             attributes: Vec::new(),

@@ -17,6 +17,8 @@ use crate::inbox::config::ConsumerTarget;
 
 /// Media type of an answer that leaves something behind.
 const HANDLED_TYPE: &str = "application/vnd.waybill.handled+json";
+/// Room for what a message is posted with beside its payload, as a rule.
+const ENVELOPE_BYTES: usize = 512;
 /// Characters of an answer's body that go into the reason, for the operator.
 const SHOWN_CHARS: usize = 200;
 
@@ -31,7 +33,7 @@ struct Body<'m> {
     causation_id: Option<&'m str>,
     /// As it came where it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Box<RawValue>>,
+    payload: Option<&'m RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
 }
@@ -90,7 +92,10 @@ fn escaped(text: &str) -> String {
 }
 
 fn body(message: &InboundMessage) -> Bytes {
-    let (payload, payload_base64) = shown_payload(true, &message.payload);
+    // As it came, without a copy.
+    let text = std::str::from_utf8(&message.payload).ok();
+    let payload: Option<&RawValue> = text.and_then(|text| serde_json::from_str(text).ok());
+    let payload_base64 = if payload.is_none() { shown_payload(false, &message.payload).1 } else { None };
     let body = Body {
         message_id: message.id.as_str(),
         subject: &message.subject,
@@ -102,7 +107,11 @@ fn body(message: &InboundMessage) -> Bytes {
         payload,
         payload_base64,
     };
-    Bytes::from(serde_json::to_vec(&body).unwrap_or_default())
+    let mut bytes = Vec::with_capacity(message.payload.len() + ENVELOPE_BYTES);
+    match serde_json::to_writer(&mut bytes, &body) {
+        Ok(()) => Bytes::from(bytes),
+        Err(_) => Bytes::new(),
+    }
 }
 
 fn answered(caller: &Caller, call: &Call, answer: &HandlerAnswer) -> Verdict {
@@ -110,12 +119,12 @@ fn answered(caller: &Caller, call: &Call, answer: &HandlerAnswer) -> Verdict {
     if class == StatusClass::Processed && is_handled_type(answer) {
         return left_behind(caller, call, answer);
     }
-    let shown = shown(&answer.body);
+    let saying = |fault| saying(fault, &shown(&answer.body));
     match Verdict::of_status(answer.status, answer.after, Leavings::default()) {
-        Verdict::Poison(fault) => Verdict::Poison(saying(fault, &shown)),
-        Verdict::Failed(fault) => Verdict::Failed(saying(fault, &shown)),
-        Verdict::Busy(fault) => Verdict::Busy(saying(fault, &shown)),
-        Verdict::Blocked(fault) => Verdict::Blocked(saying(fault, &shown)),
+        Verdict::Poison(fault) => Verdict::Poison(saying(fault)),
+        Verdict::Failed(fault) => Verdict::Failed(saying(fault)),
+        Verdict::Busy(fault) => Verdict::Busy(saying(fault)),
+        Verdict::Blocked(fault) => Verdict::Blocked(saying(fault)),
         verdict => verdict,
     }
 }

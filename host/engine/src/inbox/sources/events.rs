@@ -7,12 +7,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use waybill_core::code::Code;
 use waybill_core::inbox::intake::IntakeContext;
-use waybill_core::inbox::owner::{Arrival, Settle, SettleResult, SourceAbilities};
+use waybill_core::inbox::owner::{Arrival, Settle, SettleAs, SettleResult, SourceAbilities};
 use waybill_core::inbox::settings::SourceId;
 use waybill_core::port::source::{
     LaneNotices, Notices, OpenSource, Pulled, Settled, Source, SourceDelivery, SourceFacts,
 };
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
+use waybill_core::time::UnixMillis;
 
 use super::place::{Beside, Phase};
 use crate::inbox::actor::Actor;
@@ -228,7 +229,8 @@ impl Actor {
         if !deliveries.is_empty() {
             self.went_on(source);
         }
-        let arrivals: Vec<Arrival> = deliveries.into_iter().map(|delivery| self.arrival(&home, delivery)).collect();
+        let arrivals: Vec<Arrival> =
+            deliveries.into_iter().map(|delivery| self.arrival(&home, delivery, now.wall)).collect();
         // A queue is empty when none of its readers finds anything.
         let caught_up = self.sources.is_caught_up(source);
         self.owner.pulled(id, session, arrivals, caught_up, now);
@@ -246,12 +248,12 @@ impl Actor {
         }
     }
 
-    fn arrival(&self, home: &HomeSource, delivery: SourceDelivery) -> Arrival {
+    fn arrival(&self, home: &HomeSource, delivery: SourceDelivery, now: UnixMillis) -> Arrival {
         let secret = self.owner.record().secret;
         let content_id = |payload: &[u8]| format!("content-{:032x}", secret.of_content(payload).0);
         let context = IntakeContext {
-            now: self.shared.context.clock.now().wall,
-            fresh_id: &ulid::Ulid::new().to_string(),
+            now,
+            fresh_id: &|| ulid::Ulid::new().to_string(),
             content_id: &content_id,
             consumers: &|subject| home.takers(subject),
         };
@@ -274,7 +276,7 @@ impl Actor {
                 vec![Settled::Failed(fault); orders.len()]
             }
         };
-        let (mut lost, mut failed) = (0, false);
+        let (mut lost, mut failed, mut done) = (0, false, Vec::<(SettleAs, u64)>::new());
         for (order, settled) in orders.iter().zip(results) {
             let result = match settled {
                 Settled::Done => SettleResult::Done,
@@ -283,10 +285,16 @@ impl Actor {
             };
             lost += usize::from(result == SettleResult::Lost);
             failed |= result == SettleResult::Failed;
-            if let (SettleResult::Done, Some(place)) = (result, self.sources.places.get(source)) {
-                self.shared.meter.settled(&place.home.config.name, &order.settle_as);
+            if result == SettleResult::Done {
+                match done.iter_mut().find(|(kind, _)| *kind == order.settle_as) {
+                    Some((_, count)) => *count += 1,
+                    None => done.push((order.settle_as.clone(), 1)),
+                }
             }
             self.owner.settled(order, result, now);
+        }
+        if let Some(place) = self.sources.places.get(source) {
+            done.iter().for_each(|(kind, count)| self.shared.meter.settled(&place.home.config.name, kind, *count));
         }
         if lost > 0 {
             self.count_lost(source, "lost", lost);
