@@ -22,30 +22,38 @@ impl Metadata {
     /// Reads `$JS.ACK.[domain.account.]stream.consumer.delivered.sequence.consumer-sequence.nanos.pending[.random]`; none if it
     /// is another subject.
     pub(crate) fn parse(subject: &str) -> Option<Self> {
-        let tokens: Vec<&str> = subject.strip_prefix(PREFIX)?.split('.').collect();
+        let tokens = subject.strip_prefix(PREFIX)?;
         // With a domain there are two more before, and maybe one more behind.
-        let first = match tokens.len() {
-            7 => 2,
-            9 | 10 => 4,
+        let first = match tokens.bytes().filter(|byte| *byte == b'.').count() {
+            6 => 2,
+            8 | 9 => 4,
             _ => return None,
         };
-        let number = |place: usize| tokens.get(first + place)?.parse::<u64>().ok();
-        Some(Self {
-            delivered: u32::try_from(number(0)?).ok()?,
-            sequence: number(1)?,
-            stored_at: number(3)? / 1_000_000,
-            pending: number(4)?,
-        })
+        let mut tokens = tokens.split('.').skip(first);
+        let number = |token: Option<&str>| token?.parse::<u64>().ok();
+        let (delivered, sequence) = (number(tokens.next())?, number(tokens.next())?);
+        let _of_the_consumer = tokens.next();
+        let (stored_at, pending) = (number(tokens.next())? / 1_000_000, number(tokens.next())?);
+        Some(Self { delivered: u32::try_from(delivered).ok()?, sequence, stored_at, pending })
     }
 }
 
 /// A token that the host handed back, if it is a subject by which something can be acknowledged.
 pub(crate) fn subject(token: &[u8]) -> Option<&str> {
-    let subject = std::str::from_utf8(token).ok()?;
+    read(token).map(|(subject, _)| subject)
+}
+
+/// The same with what it tells.
+pub(crate) fn read(token: &[u8]) -> Option<(&str, Metadata)> {
+    let subject = std::str::from_utf8(token).ok().filter(|subject| subject.len() <= BYTES_MAX)?;
     // Streams and consumers may be named in any script; a blank would end the subject on its line.
     let breaks = |letter: char| letter.is_whitespace() || letter.is_control();
-    let is_plain = subject.len() <= BYTES_MAX && !subject.contains(breaks);
-    (is_plain && Metadata::parse(subject).is_some()).then_some(subject)
+    let is_broken = if token.is_ascii() {
+        token.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
+    } else {
+        subject.contains(breaks)
+    };
+    if is_broken { None } else { Some((subject, Metadata::parse(subject)?)) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,11 @@
-//! Settlements over one connection: each is published to its delivery's own subject, and JetStream answers each.
+//! Settlements over one connection: each is published to its delivery's own subject. JetStream answers where it is asked to.
+//!
+//! Acknowledgements go in runs, and the last of a run asks for the answer: a consumer takes what comes over one connection in order, so
+//! that one speaks for those before it. Where it doesn't, because another server took the consumer over in between, they were lost,
+//! and their messages come again as after any acknowledgement that is lost.
+
+use std::borrow::Cow;
+use std::io::Write as _;
 
 use waybill_nats_wire::{Event, Incoming, PONG};
 use waybill_plugin::exchange::{Bounds, Side, exchange};
@@ -17,7 +24,7 @@ pub(crate) struct Done {
     pub(crate) lost: Option<PluginError>,
 }
 
-/// Settles and waits for JetStream's word: at most `window` are without one. A token that `knows` doesn't know is lost, and never
+/// Settles and waits for JetStream's word: at most `window` are without one. All are of one consumer. A token that `knows` doesn't know is lost, and never
 /// written: in a stream made anew it would acknowledge another message.
 pub(crate) async fn settle(
     connection: &mut Connection,
@@ -62,11 +69,17 @@ impl Side for Settling<'_> {
 struct Batch<'a> {
     items: &'a [Settlement],
     settled: Vec<Option<Settled>>,
+    /// Whether JetStream was asked to answer.
+    asked: Vec<bool>,
     /// Subject prefix of answers.
     inbox: String,
     /// Number of the first.
     first: u64,
     window: usize,
+    /// Acknowledgements written since the last one that asks for an answer.
+    run: usize,
+    /// The last acknowledgement that is written.
+    last_ack: Option<usize>,
     /// The first that wasn't written yet.
     next: usize,
     /// Written, and without an answer.
@@ -75,8 +88,12 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(items: &'a [Settlement], knows: impl Fn(&[u8]) -> bool, inbox: String, first: u64, window: usize) -> Self {
-        let settled = items.iter().map(|item| (!knows(&item.token)).then_some(Settled::Lost)).collect();
-        Self { items, settled, inbox, first, window, next: 0, waiting: 0 }
+        let is_ours = |token: &[u8]| ack::subject(token).is_some() && knows(token);
+        let settled: Vec<Option<Settled>> =
+            items.iter().map(|item| (!is_ours(&item.token)).then_some(Settled::Lost)).collect();
+        let asked = vec![false; items.len()];
+        let last_ack = items.iter().zip(&settled).rposition(|(item, settled)| settled.is_none() && is_ack(item));
+        Self { items, settled, asked, inbox, first, window, run: 0, last_ack, next: 0, waiting: 0 }
     }
 
     fn write(&mut self, piece: &mut Vec<u8>) {
@@ -86,17 +103,35 @@ impl<'a> Batch<'a> {
         {
             let place = self.next;
             self.next += 1;
-            let is_open = self.settled.get(place).is_some_and(Option::is_none);
-            let Some(subject) = ack::subject(&item.token).filter(|_| is_open) else {
-                self.answer(place, Settled::Lost);
+            if !self.is_waiting(place) {
                 continue;
-            };
+            }
             let body = body(&item.disposition);
-            let number = self.first + place as u64;
-            let line = format!("PUB {subject} {}{number} {}\r\n{body}\r\n", self.inbox, body.len());
-            piece.extend_from_slice(line.as_bytes());
+            piece.extend_from_slice(b"PUB ");
+            piece.extend_from_slice(&item.token);
+            // Nothing fails that is written to memory.
+            let _written = if self.asks(place, item) {
+                let number = self.first + place as u64;
+                write!(piece, " {}{number} {}\r\n{body}\r\n", self.inbox, body.len())
+            } else {
+                write!(piece, " {}\r\n{body}\r\n", body.len())
+            };
             self.waiting += 1;
         }
+    }
+
+    /// Whether an order asks for an answer: any but an acknowledgement does, and of each half of the window one of those, so that there
+    /// is always an answer to come.
+    fn asks(&mut self, place: usize, item: &Settlement) -> bool {
+        self.run += usize::from(is_ack(item));
+        let asks = !is_ack(item) || self.last_ack == Some(place) || self.run >= self.window / 2;
+        if asks && is_ack(item) {
+            self.run = 0;
+        }
+        if let Some(asked) = self.asked.get_mut(place) {
+            *asked = asks;
+        }
+        asks
     }
 
     fn take(&mut self, event: Event<'_>) {
@@ -104,7 +139,6 @@ impl<'a> Batch<'a> {
             Event::Answer(number, message) => {
                 let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
                 if let Some(place) = place.filter(|place| self.is_waiting(*place)) {
-                    self.waiting -= 1;
                     // Nobody listens there: the consumer is gone, and its deliveries with it.
                     let settled = if message.status() == Some(503) { Settled::Lost } else { Settled::Done };
                     self.answer(place, settled);
@@ -114,7 +148,6 @@ impl<'a> Batch<'a> {
                 for place in 0..self.next {
                     let is_it = self.items.get(place).is_some_and(|item| item.token == subject.as_bytes());
                     if is_it && self.is_waiting(place) {
-                        self.waiting -= 1;
                         let reason = "our user may not acknowledge: allow it to publish to `$JS.ACK.>`";
                         self.answer(place, Settled::Failed(Fault::new("NATS.PERMISSIONS", reason)));
                     }
@@ -128,10 +161,24 @@ impl<'a> Batch<'a> {
         place < self.next && self.settled.get(place).is_some_and(Option::is_none)
     }
 
+    /// What became of one, and of those before it that it speaks for.
     fn answer(&mut self, place: usize, settled: Settled) {
-        if let Some(slot) = self.settled.get_mut(place) {
-            *slot = Some(settled);
+        let speaks = self.has_asked(place) && self.items.get(place).is_some_and(is_ack);
+        let before = (0..place).rev().take_while(|before| {
+            let ends_run = self.has_asked(*before) && self.items.get(*before).is_some_and(is_ack);
+            speaks && !ends_run
+        });
+        let silent: Vec<usize> = before.filter(|before| self.is_waiting(*before) && !self.has_asked(*before)).collect();
+        for place in silent.into_iter().chain([place]) {
+            if let Some(slot) = self.settled.get_mut(place) {
+                *slot = Some(settled.clone());
+                self.waiting = self.waiting.saturating_sub(1);
+            }
         }
+    }
+
+    fn has_asked(&self, place: usize) -> bool {
+        self.asked.get(place).is_some_and(|asked| *asked)
     }
 
     /// One answer an item.
@@ -144,15 +191,19 @@ impl<'a> Batch<'a> {
     }
 }
 
+fn is_ack(item: &Settlement) -> bool {
+    matches!(item.disposition, Disposition::Ack)
+}
+
 /// What JetStream takes for an order.
-fn body(disposition: &Disposition) -> String {
+fn body(disposition: &Disposition) -> Cow<'static, str> {
     match disposition {
-        Disposition::Ack => "+ACK".to_owned(),
-        Disposition::Nack(Some(millis)) => format!("-NAK {{\"delay\":{}}}", u64::from(*millis) * 1_000_000),
+        Disposition::Ack => "+ACK".into(),
+        Disposition::Nack(Some(millis)) => format!("-NAK {{\"delay\":{}}}", u64::from(*millis) * 1_000_000).into(),
         // At once. JetStream counts it, whatever it is for.
-        Disposition::Nack(None) | Disposition::Release => "-NAK".to_owned(),
-        Disposition::Reject(_) => "+TERM".to_owned(),
-        Disposition::Extend => "+WPI".to_owned(),
+        Disposition::Nack(None) | Disposition::Release => "-NAK".into(),
+        Disposition::Reject(_) => "+TERM".into(),
+        Disposition::Extend => "+WPI".into(),
     }
 }
 
@@ -218,6 +269,29 @@ mod tests {
             })
             .collect();
         assert_eq!(codes, ["done", "lost", "NATS.PERMISSIONS", "NATS.LOST"]);
+    }
+
+    #[test]
+    fn the_last_of_a_run_of_acknowledgements_speaks_for_those_before_it_and_for_nothing_else() {
+        let acks = (1..=5).map(|number| item(number, Disposition::Ack));
+        let items: Vec<Settlement> = acks.chain([item(6, Disposition::Extend), item(7, Disposition::Ack)]).collect();
+        // The last one isn't ours any more, so the one before it ends the last run.
+        let ours = |token: &[u8]| token != items.last().unwrap().token;
+        let mut batch = Batch::new(&items, ours, "_INBOX.x.".to_owned(), 5, 6);
+        let text = written(&mut batch);
+        let asked: Vec<u64> = (5..12).filter(|number| text.contains(&format!(" _INBOX.x.{number} "))).collect();
+        assert_eq!(
+            (asked, text.matches("PUB").count()),
+            (vec![7, 9, 10], 6),
+            "each third one, the last one, and what is no ack"
+        );
+        answer(&mut batch, 9, b"NATS/1.0 503\r\n\r\n");
+        assert_eq!(batch.waiting, 4, "the second run is told, and nothing of the first");
+        answer(&mut batch, 7, b"");
+        answer(&mut batch, 10, b"");
+        let expected =
+            [Settled::Done, Settled::Done, Settled::Done, Settled::Lost, Settled::Lost, Settled::Done, Settled::Lost];
+        assert_eq!((batch.waiting, batch.end(None)), (0, expected.to_vec()));
     }
 
     #[test]

@@ -132,7 +132,10 @@ impl State {
     pub(crate) fn room(&self) -> u32 {
         let wait = self.consumer.borrow().as_ref().and_then(|consumer| consumer.settle_within(u32::MAX));
         let time = Duration::from_millis(u64::from(wait.unwrap_or(u32::MAX))) * 2;
-        let out = self.unsettled.borrow().values().filter(|(_, since)| since.elapsed() < time).count();
+        // A clock is the host's: asked once, not for each.
+        let now = Instant::now();
+        let is_out = |since: &Instant| now.saturating_duration_since(*since) < time;
+        let out = self.unsettled.borrow().values().filter(|(_, since)| is_out(since)).count();
         self.window.saturating_sub(u32::try_from(out).unwrap_or(u32::MAX))
     }
 
@@ -148,10 +151,11 @@ impl State {
     pub(crate) fn pulled(&self, fetched: Vec<(Metadata, Delivery)>, end: Option<End>) -> Pulled {
         let mut deliveries = Vec::with_capacity(fetched.len());
         if let Some(consumer) = self.consumer.borrow_mut().as_mut() {
+            let (now, mut unsettled) = (Instant::now(), self.unsettled.borrow_mut());
             for (metadata, mut delivery) in fetched {
                 complete(&mut delivery, &metadata, consumer);
                 consumer.learn(&metadata);
-                self.unsettled.borrow_mut().insert(metadata.sequence, (delivery.token.clone(), Instant::now()));
+                unsettled.insert(metadata.sequence, (delivery.token.clone(), now));
                 deliveries.push(delivery);
             }
         }
@@ -176,9 +180,9 @@ impl State {
 
     /// Whether a token is that of the latest delivery of a message which isn't settled.
     pub(crate) fn knows(&self, token: &[u8]) -> bool {
-        let metadata = ack::subject(token).and_then(Metadata::parse);
         let unsettled = self.unsettled.borrow();
-        metadata.and_then(|metadata| unsettled.get(&metadata.sequence)).is_some_and(|(latest, _)| latest == token)
+        let latest = ack::read(token).and_then(|(_, metadata)| unsettled.get(&metadata.sequence));
+        latest.is_some_and(|(latest, _)| latest == token)
     }
 
     /// What became of settlements.
@@ -192,7 +196,7 @@ impl State {
                 Disposition::Nack(_) | Disposition::Release => !is_ephemeral,
                 Disposition::Extend => false,
             };
-            let Some(metadata) = ack::subject(&item.token).and_then(Metadata::parse) else { continue };
+            let Some((_, metadata)) = ack::read(&item.token) else { continue };
             let Some((token, since)) = unsettled.get_mut(&metadata.sequence) else { continue };
             if *token != item.token {
                 continue;
