@@ -34,8 +34,10 @@ pub const W9: [(&str, Side); 3] = [("W9", Side::Waybill), ("W9", Side::Native), 
 
 /// Messages that may be unsettled, on both sides.
 const WINDOW: u64 = 512;
-/// Calls of a handler at once, as many as the worker by hand posts.
+/// Calls of a handler over HTTP at once, as many as the worker by hand posts.
 const CALLS: u64 = 64;
+/// Messages that a component may have at once. It gets them in batches: whatever waits goes with the next call.
+const HANDED_OVER: u64 = WINDOW;
 /// Keys of `W9 keys`.
 const KEYS: u64 = 1_000;
 /// Messages without acknowledgement while a stream is filled.
@@ -82,14 +84,14 @@ async fn host(bench: &Bench, server: &nats::Server, consumer: &str) -> Result<Me
         "[source.orders]\nplugin = \"nats\"\nwindow = {WINDOW}\nprovision = true\n\
          config = {{ servers = [\"{url}\"], stream = \"{STREAM}\", durable = \"{DURABLE}\", ack_wait = \"30s\" }}\n\
          allow = {{ net = [\"{}\"] }}\n\
-         [consumer.bench]\nsource = \"orders\"\nconcurrency = {CALLS}\n{consumer}\n",
+         [consumer.bench]\nsource = \"orders\"\n{consumer}\n",
         url.replace("nats://", "tcp://")
     );
     Measured::start(bench, &config).await
 }
 
 fn posted_to(sink: &Sink) -> String {
-    format!("handler = \"{}\"", sink.url("handle"))
+    format!("concurrency = {CALLS}\nhandler = \"{}\"", sink.url("handle"))
 }
 
 /// Everything in the stream, from the resume until JetStream has the last acknowledgement.
@@ -244,7 +246,7 @@ pub async fn at_rest(bench: &Bench) -> Result<Figure> {
 pub async fn consumed(bench: &Bench, messages: u64, with_keys: bool) -> Result<Figure> {
     let server = stream().await?;
     let plugin = toml::Value::String(bench.idle_handler.display().to_string());
-    let consumer = format!("handler = \"fn:idle-handler\"\nplugin = {plugin}");
+    let consumer = format!("concurrency = {HANDED_OVER}\nhandler = \"fn:idle-handler\"\nplugin = {plugin}");
     let keys = if with_keys { KEYS } else { 0 };
     let mut host = paused(bench, &server, &consumer, messages, keys).await?;
     let figure = drained(&mut host, &server, messages).await?;
