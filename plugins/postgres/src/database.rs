@@ -10,9 +10,9 @@ use waybill_plugin::transport::{CallInfo, OpenArgs, PluginError};
 use crate::config::Config;
 use crate::table::Table;
 use crate::table::catalog::Catalog;
-use crate::table::claim::{self, Claim, ClaimedRow, Wanted};
+use crate::table::claim::{Claim, ClaimedRow, Wanted};
 use crate::table::statements::Statements;
-use crate::wire::{Answer, Class, Connection, Failed, Pipeline, Refusal, Row, Statement};
+use crate::wire::{Answer, Class, Connection, Failed, Pipeline, Row, Statement};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 const COMMIT: &str = "COMMIT";
@@ -175,7 +175,7 @@ impl Database {
         Ok(Begun::Open(Open { connection, statements, seen, rows }))
     }
 
-    /// Two round trips: what is claimed has to be looked up after the lock is there.
+    /// One round trip: the server looks up what is claimed after it has the lock, and nothing without it.
     async fn begin(
         &self,
         connection: &mut Connection,
@@ -185,59 +185,26 @@ impl Database {
         deadline: Deadline,
     ) -> Result<Option<Vec<Row>>, Failed> {
         let own = &self.pool.config().own;
-        let settings = Statement::new(claim::SETTINGS);
-        let mut first =
-            Pipeline::new().command(BEGIN).ask(&settings, claim::settings(terms.idle, own.statement_timeout));
-        if !terms.without_lock {
-            let lock = claim::lock(&statements.table, wanted.lane, wanted.lanes);
-            first = first.ask(&Statement::new(claim::LOCK), lock);
-        }
+        let (opening, values) = statements.claim.opening(&statements.table, wanted, terms, own.statement_timeout);
+        let mut pipeline = Pipeline::new().command(BEGIN).ask(opening, values);
         for mark in statements.marks.statements() {
-            first = first.prepare(mark);
+            pipeline = pipeline.prepare(mark);
         }
-        first = first.prepare(&Statement::new(COMMIT)).prepare(&Statement::new(ROLLBACK));
-        let answers = connection.run(&first, deadline).await?;
-        let got_lock = answers.get(2).and_then(|answer| answer.rows.first()).and_then(|row| row.text(0));
-        if !terms.without_lock && got_lock != Some("t") {
-            return Ok(None);
-        }
-        let second = Pipeline::new().ask(&statements.claim.statement, statements.claim.values(wanted));
-        let answer = connection.run(&second, deadline).await?.into_iter().next().unwrap_or_default();
-        Ok(Some(answer.rows))
+        let pipeline = pipeline
+            .prepare(&Statement::new(COMMIT))
+            .prepare(&Statement::new(ROLLBACK))
+            .ask(&statements.claim.statement(wanted.window), statements.claim.values(wanted));
+        let mut answers = connection.run(&pipeline, deadline).await?.into_iter().skip(1);
+        let opened = answers.next().unwrap_or_default();
+        let is_ours = opened.rows.first().is_some_and(Claim::is_ours);
+        Ok(answers.next().filter(|_| is_ours).map(|claimed| claimed.rows))
     }
 
-    /// Marks and commits. Each pair is a statement, and how many rows it has to change.
-    pub(crate) async fn commit(
-        &self,
-        mut connection: Connection,
-        marks: Pipeline,
-        wanted: &[usize],
-        deadline: Deadline,
-    ) -> Ended {
-        let answers = match connection.run(&marks, deadline).await {
-            Ok(answers) => answers,
-            Err(Failed::Refused(refusal)) => {
-                self.give_up(connection, deadline).await;
-                let error = refusal.error();
-                return if refusal.is_of_the_table() { Ended::Refused(error) } else { Ended::Lost(error) };
-            }
-            Err(Failed::Lost(error)) => {
-                self.abandon(connection, &error, deadline).await;
-                return Ended::Lost(error);
-            }
-        };
-        let short = answers.iter().zip(wanted).find(|(answer, wanted)| answer.changed() != **wanted as u64);
-        if let Some((answer, wanted)) = short {
-            let refusal = Refusal::short(*wanted, answer.changed());
-            self.give_up(connection, deadline).await;
-            return Ended::Refused(refusal.error());
-        }
-        self.finish(connection, deadline).await
-    }
-
-    async fn finish(&self, mut connection: Connection, deadline: Deadline) -> Ended {
-        match connection.run(&Pipeline::new().command(COMMIT), deadline).await {
-            Ok(answers) if answers.first().is_some_and(|answer| answer.tag == COMMIT) => {
+    /// Marks and commits, in one round trip. A mark that changes another number of rows than it should is an error at the server, as one
+    /// that the table refuses: what stands behind it isn't carried out, COMMIT neither.
+    pub(crate) async fn commit(&self, mut connection: Connection, marks: Pipeline, deadline: Deadline) -> Ended {
+        match connection.run(&marks.command(COMMIT), deadline).await {
+            Ok(answers) if answers.last().is_some_and(|answer| answer.tag == COMMIT) => {
                 self.pool.give_back(connection, None, deadline).await;
                 Ended::Committed
             }
@@ -249,12 +216,9 @@ impl Database {
                 ))
             }
             Err(Failed::Refused(refusal)) => {
-                self.pool.give_back(connection, None, deadline).await;
-                match refusal.class {
-                    // A constraint that is looked at only now.
-                    Class::Row => Ended::Refused(refusal.error()),
-                    _ => Ended::Lost(refusal.error()),
-                }
+                self.give_up(connection, deadline).await;
+                let error = refusal.error();
+                if refusal.is_of_the_table() { Ended::Refused(error) } else { Ended::Lost(error) }
             }
             Err(Failed::Lost(mut error)) => {
                 self.abandon(connection, &error, deadline).await;

@@ -110,8 +110,7 @@ impl DirectTable for Direct {
             self.database.give_up(connection, deadline).await;
             return Ok(Ended::Committed);
         }
-        let (pipeline, wanted) = marking.pipeline(&statements.marks);
-        Ok(match self.database.commit(connection, pipeline, &wanted, deadline).await {
+        Ok(match self.database.commit(connection, marking.pipeline(&statements.marks), deadline).await {
             database::Ended::Committed => Ended::Committed,
             database::Ended::Refused(error) => Ended::Refused(error.fault),
             database::Ended::Lost(error) => Ended::Lost(error.fault),

@@ -19,21 +19,19 @@ impl Marking {
         self.published.is_empty() && self.others.is_empty()
     }
 
-    /// The statements, and how many rows each has to change.
-    pub(crate) fn pipeline(&self, marks: &Marks) -> (Pipeline, Vec<usize>) {
-        let (mut pipeline, mut wanted) = (Pipeline::new(), Vec::new());
+    /// The statements.
+    pub(crate) fn pipeline(&self, marks: &Marks) -> Pipeline {
+        let mut pipeline = Pipeline::new();
         if !self.published.is_empty() {
             let ids: Vec<&str> = self.published.iter().map(String::as_str).collect();
             let (statement, values) = marks.published(&ids);
             pipeline = pipeline.ask(statement, values);
-            wanted.push(ids.len());
         }
         if !self.others.is_empty() {
             let (statement, values) = marks.others(&self.others);
             pipeline = pipeline.ask(statement, values);
-            wanted.push(self.others.len());
         }
-        (pipeline, wanted)
+        pipeline
     }
 }
 
@@ -54,9 +52,10 @@ mod tests {
         let mut marking = Marking::default();
         assert!(marking.is_empty());
         marking.published = vec!["1".to_owned(), "2".to_owned()];
-        assert_eq!(marking.pipeline(&marks).1, [2]);
+        let asked = |marking: &Marking| marking.pipeline(&marks).encode(None).unwrap_or_default().asked;
+        assert_eq!(asked(&marking), 1);
         marking.others = vec![other];
-        assert_eq!(marking.pipeline(&marks).1, [2, 1]);
+        assert_eq!(asked(&marking), 2);
     }
 
     #[test]

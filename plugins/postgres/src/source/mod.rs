@@ -76,7 +76,8 @@ impl Source for Stored {
             false => {
                 let lanes = instances.saturating_mul(TRANSACTIONS);
                 let first = args.instance.saturating_mul(TRANSACTIONS);
-                Hand::Transactions(Transactions::new((first..first + TRANSACTIONS).map(|lane| Lane::new(lane, lanes))))
+                let lanes = (first..first + TRANSACTIONS).map(|lane| Lane::new(lane, lanes));
+                Hand::Transactions(Transactions::new(lanes, wants.window))
             }
         };
         let features: &[&str] =

@@ -13,7 +13,7 @@ use super::lane::{Lane, Room};
 use super::sorting::{Bytes, Sorted, delivery, key_of, row_of, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::error_text;
-use crate::table::marks::{Marks, Other, WordClaims, keys};
+use crate::table::marks::{Marks, Other, WordClaims, keys, taken};
 use crate::wire::{Failed, Pipeline};
 
 /// Milliseconds after which the server ends a claim that nobody finished: it takes two statements.
@@ -69,13 +69,13 @@ impl Rows {
             database.give_up(connection, deadline).await;
             return Ok(Brought { is_all, ..Brought::default() });
         }
-        let (pipeline, changed) = (Pipeline::new().ask(&words.take, keys(&ids)), [ids.len()]);
+        let pipeline = Pipeline::new().ask(&words.take, taken(&ids));
         let first = sorted.first.unwrap_or_default();
-        let taken = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-        match database.commit(connection, pipeline, &changed, deadline).await {
-            Ended::Committed => self.lane.borrow_mut().committed(taken, &first),
+        let count = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        match database.commit(connection, pipeline, deadline).await {
+            Ended::Committed => self.lane.borrow_mut().committed(count, &first),
             Ended::Refused(error) => {
-                self.lane.borrow_mut().refused(taken, &first, now);
+                self.lane.borrow_mut().refused(count, &first, now);
                 return Err(error);
             }
             Ended::Lost(error) => {

@@ -24,6 +24,8 @@ const IDLE_MARGIN_MS: u32 = 5_000;
 /// The lanes of an instance, each with at most one transaction.
 pub(super) struct Transactions {
     slots: RefCell<Vec<Slot>>,
+    /// Most rows of one transaction: each lane has its part of the window, so that one is claimed while another is handled.
+    share: u32,
     next: Cell<u32>,
     /// Deliveries that can't be settled any more, until they are told.
     lost: RefCell<Vec<Token>>,
@@ -59,9 +61,10 @@ struct Transaction {
 }
 
 impl Transactions {
-    pub(super) fn new(lanes: impl Iterator<Item = Lane>) -> Self {
-        let slots = lanes.map(|lane| Slot { lane, state: State::Free }).collect();
-        Self { slots: RefCell::new(slots), next: Cell::new(0), lost: RefCell::default() }
+    pub(super) fn new(lanes: impl Iterator<Item = Lane>, window: u32) -> Self {
+        let slots: Vec<Slot> = lanes.map(|lane| Slot { lane, state: State::Free }).collect();
+        let share = window.div_ceil(u32::try_from(slots.len()).unwrap_or(u32::MAX).max(1)).max(1);
+        Self { slots: RefCell::new(slots), share, next: Cell::new(0), lost: RefCell::default() }
     }
 
     /// Claims in every lane that has no transaction, as far as there is room.
@@ -75,11 +78,13 @@ impl Transactions {
         self.expire(call, database, now).await;
         let count = self.slots.borrow().len();
         let mut brought = Brought { is_all: true, ..Brought::default() };
-        for place in 0..count {
+        // Not always the same one first: with room for one transaction only, each lane has its turn.
+        let first = usize::try_from(self.next.get()).unwrap_or(0);
+        for place in (0..count).map(|place| place.wrapping_add(first) % count) {
             let rows = room.rows.saturating_sub(u32::try_from(brought.deliveries.len()).unwrap_or(u32::MAX));
             let bytes = brought.deliveries.iter().map(|delivery| delivery.payload.len()).sum::<usize>();
             let bytes = room.bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
-            let room = Room { rows, bytes, ..room };
+            let room = Room { rows: rows.min(self.share), bytes, ..room };
             let Some(wanted) = self.lend(place, room, now) else {
                 brought.is_all = false;
                 continue;
@@ -293,8 +298,7 @@ impl Transactions {
             self.put(place, State::Free, |_| {});
             return true;
         }
-        let (pipeline, wanted) = marking.pipeline(&statements.marks);
-        let error = match database.commit(connection, pipeline, &wanted, deadline).await {
+        let error = match database.commit(connection, marking.pipeline(&statements.marks), deadline).await {
             Ended::Committed => {
                 self.put(place, State::Free, |lane| lane.committed(rows, &first));
                 return true;

@@ -11,6 +11,8 @@ use crate::wire::{Statement, Value, array};
 pub(crate) struct Marks {
     published: Statement,
     others: Statement,
+    /// They have to change all of their rows: their last parameter is how many.
+    is_counted: bool,
     /// What stands before the error of a row that is dead, in the layout without statuses.
     dead: Option<String>,
     words: (String, String),
@@ -53,33 +55,39 @@ impl Marks {
                 "UPDATE {name} SET {published_at} = clock_timestamp(), {attempts} = {attempts} + 1, {error} = NULL"
             ),
         };
-        // Which of them still were ours has to be known where nothing is locked.
-        let returning =
-            |alias: &str| if only_claimed { format!(" RETURNING {alias}{id}::text") } else { String::new() };
-        let published = format!("{published} WHERE {id} = ANY ($1::{cast}[]){}{}", guard(""), returning(""));
-        let others = match table.layout {
+        // Which of them still were ours has to be known where nothing is locked; else all of them are.
+        let whole = |change: String, alias: &str, count: usize| match only_claimed {
+            true => format!("{change} RETURNING {alias}{id}::text"),
+            false => counted(&change, count),
+        };
+        let published = whole(format!("{published} WHERE {id} = ANY ($1::{cast}[]){}", guard("")), "", 2);
+        let (others, count) = match table.layout {
             Layout::Status => {
                 let (status, available, updated) =
                     (table.column(Role::Status), table.column(Role::AvailableAt), table.column(Role::UpdatedAt));
                 let status_cast = table.columns.get(Role::Status).map_or("text", |column| column.cast.as_str());
-                format!(
+                let others = format!(
                     "UPDATE {name} AS o SET {status} = m.status::{status_cast}, {attempts} = o.{attempts} + m.n, \
                      {error} = coalesce(m.error, o.{error}), {available} = clock_timestamp() + m.delay * interval '1 millisecond', \
                      {updated} = clock_timestamp() \
                      FROM unnest($1::{cast}[], $2::int4[], $3::text[], $4::float8[], $5::text[]) AS m (id, n, error, delay, status) \
-                     WHERE o.{id} = m.id{}{}",
-                    guard("o."),
-                    returning("o.")
-                )
+                     WHERE o.{id} = m.id{}",
+                    guard("o.")
+                );
+                (others, 6)
             }
-            Layout::Published => format!(
-                "UPDATE {name} AS o SET {attempts} = o.{attempts} + m.n, {error} = coalesce(m.error, o.{error}) \
-                 FROM unnest($1::{cast}[], $2::int4[], $3::text[]) AS m (id, n, error) WHERE o.{id} = m.id"
-            ),
+            Layout::Published => {
+                let others = format!(
+                    "UPDATE {name} AS o SET {attempts} = o.{attempts} + m.n, {error} = coalesce(m.error, o.{error}) \
+                     FROM unnest($1::{cast}[], $2::int4[], $3::text[]) AS m (id, n, error) WHERE o.{id} = m.id"
+                );
+                (others, 4)
+            }
         };
         Self {
             published: Statement::new(published),
-            others: Statement::new(others),
+            others: Statement::new(whole(others, "o.", count)),
+            is_counted: !only_claimed,
             dead: (table.layout == Layout::Published).then(|| table.words.dead.clone()),
             words: (table.words.pending.clone(), table.words.failed.clone()),
         }
@@ -92,7 +100,9 @@ impl Marks {
 
     /// Marks these rows published.
     pub(crate) fn published(&self, ids: &[&str]) -> (&Statement, Vec<Value>) {
-        (&self.published, vec![Value::Text(array::texts(ids.iter().map(|id| Some(*id))))])
+        let mut values = keys(ids);
+        values.extend(self.count(ids.len()));
+        (&self.published, values)
     }
 
     /// Marks these rows with what else became of them.
@@ -110,7 +120,12 @@ impl Marks {
             values.push(Value::Text(numbers(|row| row.after.unwrap_or(0))));
             values.push(Value::Text(array::texts(rows.iter().map(|row| Some(status(row))))));
         }
+        values.extend(self.count(rows.len()));
         (&self.others, values)
+    }
+
+    fn count(&self, rows: usize) -> Option<Value> {
+        self.is_counted.then(|| Value::count(rows))
     }
 
     /// The error as the table keeps it. One that begins like a dead row's and isn't meant so would make it one.
@@ -124,6 +139,17 @@ impl Marks {
             (None, _) => row.error.clone(),
         }
     }
+}
+
+/// What stands in the error of a change that is short of rows, before how many there were.
+pub(crate) const SHORT: &str = "waybill: ";
+
+/// A change that is an error where it changes another number of rows than parameter `count` says: so COMMIT can be sent along with it.
+fn counted(change: &str, count: usize) -> String {
+    format!(
+        "WITH m AS ({change} RETURNING 1) SELECT CASE WHEN count(*) = ${count}::int8 THEN count(*) \
+         ELSE ('{SHORT}' || count(*) || ' rows were changed of ' || ${count}::int8)::int8 END FROM m"
+    )
 }
 
 /// The rows that a claim by a word takes, and the sign of life of what is at work.
@@ -148,13 +174,20 @@ impl WordClaims {
         let claimed = format!("{rows} AND {status} = {processing}");
         let set = |to: &str| format!("UPDATE {name} SET {status} = {to}, {updated} = clock_timestamp()");
         Some(Self {
-            take: Statement::new(format!("{} {rows}", set(&processing))),
+            take: Statement::new(counted(&format!("{} {rows}", set(&processing)), 2)),
             extend: Statement::new(format!(
                 "UPDATE {name} SET {updated} = clock_timestamp() {claimed} RETURNING {id}::text"
             )),
             release: Statement::new(format!("{} {claimed} RETURNING {id}::text", set(&pending))),
         })
     }
+}
+
+/// The rows that [`WordClaims::take`] takes, all of them.
+pub(crate) fn taken(ids: &[&str]) -> Vec<Value> {
+    let mut values = keys(ids);
+    values.push(Value::count(ids.len()));
+    values
 }
 
 /// What the statements above are about: the keys of rows.
@@ -175,21 +208,29 @@ mod tests {
     #[test]
     fn rows_are_marked_as_the_documents_do() {
         let marks = Marks::new(&table4(), false);
-        assert_eq!(
-            marks.published.sql(),
-            r#"UPDATE "outbox_events" SET "status" = 'published', "published_at" = clock_timestamp(), "updated_at" = clock_timestamp(), "last_error" = NULL WHERE "id" = ANY ($1::int8[])"#
-        );
+        let change = r#"UPDATE "outbox_events" SET "status" = 'published', "published_at" = clock_timestamp(), "updated_at" = clock_timestamp(), "last_error" = NULL WHERE "id" = ANY ($1::int8[])"#;
+        assert_eq!(marks.published.sql(), counted(change, 2));
         let marks = Marks::new(&table5(), false);
-        assert_eq!(
-            marks.published.sql(),
-            r#"UPDATE "outbox_events" SET "published_at" = clock_timestamp(), "publish_attempts" = "publish_attempts" + 1, "publish_error" = NULL WHERE "id" = ANY ($1::uuid[])"#
-        );
+        let change = r#"UPDATE "outbox_events" SET "published_at" = clock_timestamp(), "publish_attempts" = "publish_attempts" + 1, "publish_error" = NULL WHERE "id" = ANY ($1::uuid[])"#;
+        assert_eq!(marks.published.sql(), counted(change, 2));
+    }
+
+    #[test]
+    fn a_mark_says_how_many_rows_it_has_to_change() {
+        for (table, others) in [(table4(), 6), (table5(), 4)] {
+            let marks = Marks::new(&table, false);
+            let (statement, values) = marks.others(&[other(None, Some(1))]);
+            assert_eq!((values.len(), values.last()), (others, Some(&Value::count(1))));
+            assert!(statement.sql().contains(&format!("count(*) = ${others}::int8")), "{}", statement.sql());
+            assert_eq!(marks.published(&["1", "2"]).1.get(1), Some(&Value::count(2)));
+        }
+        assert_eq!(Marks::new(&table4(), true).published(&["1"]).1.len(), 1, "there each row is told");
     }
 
     #[test]
     fn what_is_published_is_deleted_where_it_is_wanted() {
         let table = described(r#"{"delete":true}"#, by_status()).unwrap_or_else(|_| table4());
-        assert!(Marks::new(&table, false).published.sql().starts_with(r#"DELETE FROM "outbox_events" WHERE"#));
+        assert!(Marks::new(&table, false).published.sql().contains(r#"(DELETE FROM "outbox_events" WHERE"#));
     }
 
     #[test]
@@ -203,7 +244,7 @@ mod tests {
     #[test]
     fn a_dead_row_is_one_by_its_status_or_by_how_its_error_begins() {
         let (_, values) = Marks::new(&table4(), false).others(&[other(Some("a"), None), other(None, Some(250))]);
-        let texts: Vec<Value> = ["{\"7\",\"7\"}", "{1,1}", "{\"a\",NULL}", "{0,250}", "{\"failed\",\"pending\"}"]
+        let texts: Vec<Value> = ["{\"7\",\"7\"}", "{1,1}", "{\"a\",NULL}", "{0,250}", "{\"failed\",\"pending\"}", "2"]
             .map(|text| Value::Text(text.to_owned()))
             .into();
         assert_eq!(values, texts);

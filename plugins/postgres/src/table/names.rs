@@ -29,7 +29,7 @@ pub(crate) fn like_prefix(text: &str) -> String {
 /// An instant as milliseconds since 1970; NULL where it is none that could be told so, for one row must not end a whole answer.
 /// `minus` is taken off it, e.g. ` - now()`.
 pub(crate) fn millis(stamp: &str, minus: &str) -> String {
-    format!("CASE WHEN isfinite({stamp}) THEN (extract(epoch FROM {stamp}{minus}) * 1000)::bigint END")
+    format!("CASE WHEN isfinite({stamp}) THEN (date_part('epoch', {stamp}{minus}) * 1000)::bigint END")
 }
 
 /// A table's name as an operator writes it: `outbox_events`, `shop.outbox_events`, `"Shop"."Outbox"`. Without quotes it is folded

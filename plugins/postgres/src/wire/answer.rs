@@ -16,13 +16,6 @@ pub(crate) struct Answer {
     pub(crate) tag: String,
 }
 
-impl Answer {
-    /// How many rows it changed; 0 of what changes none.
-    pub(crate) fn changed(&self) -> u64 {
-        self.tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)
-    }
-}
-
 /// A row of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
@@ -75,12 +68,5 @@ mod tests {
         let row = Row::of(&[Some("7"), None, Some("größe"), Some("")]);
         assert_eq!((row.number(0), row.text(1), row.text(2)), (Some(7), None, Some("größe")));
         assert_eq!((row.bytes(3), row.bytes(4)), (Some(b"".as_slice()), None));
-    }
-
-    #[test]
-    fn a_tag_says_how_many_rows_were_changed() {
-        for (tag, changed) in [("UPDATE 3", 3), ("INSERT 0 5", 5), ("DELETE 0", 0), ("COMMIT", 0), ("", 0)] {
-            assert_eq!(Answer { tag: tag.to_owned(), ..Answer::default() }.changed(), changed, "{tag}");
-        }
     }
 }

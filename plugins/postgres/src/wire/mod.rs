@@ -16,5 +16,5 @@ mod upgrade;
 
 pub(crate) use answer::{Answer, Row};
 pub(crate) use connection::{Connection, Failed};
-pub(crate) use refusal::{Class, Refusal};
+pub(crate) use refusal::Class;
 pub(crate) use statement::{Pipeline, Statement, Value};

@@ -4,6 +4,8 @@ use fallible_iterator::FallibleIterator as _;
 use postgres_protocol::message::backend::ErrorFields;
 use waybill_plugin::transport::{ErrorKind, Fault, PluginError};
 
+use crate::table::marks::SHORT;
+
 /// What is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -104,6 +106,9 @@ impl Refusal {
 
     /// Sorts out an error. Its details aren't shown: they may hold values of the row.
     pub(crate) fn sort(state: &str, message: &str) -> Self {
+        if let Some(short) = short(state, message) {
+            return Self::short(short);
+        }
         let known = STATES.iter().filter(|(start, ..)| state.starts_with(start)).max_by_key(|(start, ..)| start.len());
         let (class, code, mut advice) = known
             .map_or((Class::Server, "POSTGRES.ERROR", "see the server's log"), |(_, class, code, advice)| {
@@ -115,13 +120,13 @@ impl Refusal {
         Self { class, code, advice, message: message.to_owned(), sqlstate: state.to_owned(), is_fatal: false }
     }
 
-    /// For a table that counts fewer rows than were to be marked.
-    pub(crate) fn short(wanted: usize, changed: u64) -> Self {
+    /// For a table that changes another number of rows than were to be marked.
+    fn short(message: &str) -> Self {
         Self {
             class: Class::Row,
             code: "POSTGRES.REFUSED_ROW",
             advice: "a trigger or a policy of the table keeps rows from being marked",
-            message: format!("{changed} rows were changed of {wanted}"),
+            message: message.to_owned(),
             sqlstate: String::new(),
             is_fatal: false,
         }
@@ -151,6 +156,13 @@ impl Refusal {
         };
         PluginError::new(kind, self.fault())
     }
+}
+
+/// What our own statement says of the rows that it changed: a text that is meant to be no number.
+fn short<'a>(state: &str, message: &'a str) -> Option<&'a str> {
+    const INVALID_TEXT: &str = "22P02";
+    let (_, short) = message.split_once(SHORT).filter(|_| state == INVALID_TEXT)?;
+    Some(short.trim_end_matches(|letter: char| !letter.is_ascii_digit()))
 }
 
 /// A text as an operator may see it: short, on one line.
@@ -199,6 +211,11 @@ mod tests {
         assert!(error.fault.reason.contains("sslmode=require"), "{}", error.fault.reason);
         assert_eq!(error.fault.attributes, [("broker-code".to_owned(), "28000".to_owned())]);
         assert_eq!(Refusal::sort("42P01", "no").error().kind, ErrorKind::InvalidConfig);
-        assert!(Refusal::short(3, 2).fault().attributes.is_empty());
+        let short =
+            Refusal::sort("22P02", "invalid input syntax for type bigint: \"waybill: 2 rows were changed of 3\"");
+        assert_eq!((short.message.as_str(), short.code), ("2 rows were changed of 3", "POSTGRES.REFUSED_ROW"));
+        assert!(short.is_of_the_table() && short.fault().attributes.is_empty());
+        let other = Refusal::sort("22P02", "invalid input syntax for type bigint: \"x\"");
+        assert!(!other.fault().attributes.is_empty());
     }
 }

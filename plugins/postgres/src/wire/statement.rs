@@ -31,6 +31,11 @@ impl Value {
     pub(crate) fn number(number: u32) -> Self {
         Self::Text(number.to_string())
     }
+
+    /// A number of things.
+    pub(crate) fn count(count: usize) -> Self {
+        Self::Text(count.to_string())
+    }
 }
 
 impl Statement {
