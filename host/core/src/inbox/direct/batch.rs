@@ -1,6 +1,6 @@
 //! Part: what a lane's transaction has in hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::config::{Aggregate, RowId};
@@ -64,16 +64,18 @@ pub(super) struct Batch {
     pub begun: Monotonic,
     /// Rows of each aggregate, in order.
     queues: Vec<Vec<RowId>>,
-    pub aggregates: BTreeMap<RowId, Aggregate>,
-    pub attempts: BTreeMap<RowId, u32>,
+    /// What is known of each of them.
+    rows: BTreeMap<RowId, (Aggregate, u32)>,
     /// Where rows that are out go.
     pub places: BTreeMap<RowId, Place>,
     /// Rows that its marks give up.
     pub failed: Vec<RowId>,
     /// In the order in which they were known.
-    pub fates: Vec<(RowId, RowFate)>,
+    fates: Vec<(RowId, RowFate)>,
+    /// Where a row's fate is among them.
+    told: BTreeMap<RowId, usize>,
     /// Rows that are out.
-    pub wave: Vec<RowId>,
+    pub wave: BTreeSet<RowId>,
     /// A call of it trapped.
     pub hurt: bool,
 }
@@ -85,12 +87,12 @@ impl Batch {
             lane,
             begun,
             queues: Vec::new(),
-            aggregates: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            rows: BTreeMap::new(),
             places: BTreeMap::new(),
             failed: Vec::new(),
             fates: Vec::new(),
-            wave: Vec::new(),
+            told: BTreeMap::new(),
+            wave: BTreeSet::new(),
             hurt: false,
         }
     }
@@ -106,9 +108,17 @@ impl Batch {
             if let Some(queue) = self.queues.get_mut(place) {
                 queue.push(row.id.clone());
             }
-            self.attempts.insert(row.id.clone(), row.attempts);
-            self.aggregates.insert(row.id, row.aggregate);
+            self.know(row.id, row.aggregate, row.attempts);
         }
+    }
+
+    pub fn know(&mut self, row: RowId, aggregate: Aggregate, attempts: u32) {
+        self.rows.insert(row, (aggregate, attempts));
+    }
+
+    /// A row's aggregate, and its failed attempts as the table has them.
+    pub fn known(&self, row: &RowId) -> Option<(&Aggregate, u32)> {
+        self.rows.get(row).map(|(aggregate, attempts)| (aggregate, *attempts))
     }
 
     /// Everything that it may send.
@@ -121,7 +131,20 @@ impl Batch {
     }
 
     pub fn fate(&self, row: &RowId) -> Option<&RowFate> {
-        self.fates.iter().find(|(of, _)| of == row).map(|(_, fate)| fate)
+        self.told.get(row).and_then(|place| self.fates.get(*place)).map(|(_, fate)| fate)
+    }
+
+    /// All that is known, in the order in which it was.
+    pub fn fates(&self) -> &[(RowId, RowFate)] {
+        &self.fates
+    }
+
+    /// What became of a row. The first word counts.
+    pub fn tell(&mut self, row: &RowId, fate: RowFate) {
+        if !self.told.contains_key(row) {
+            self.told.insert(row.clone(), self.fates.len());
+            self.fates.push((row.clone(), fate));
+        }
     }
 
     /// The next row of each aggregate whose last one was acknowledged. `stops`: what wasn't stops those behind it; `single`: one of an

@@ -125,9 +125,8 @@ impl DirectTable {
     fn convict(&mut self, worker: WorkerId, row: &ClaimedRow) {
         let fault = Fault::new(Code::SUSPECTED_POISON, "its host died again and again while it was sent");
         if let Some(batch) = self.batch_mut(worker) {
-            batch.aggregates.insert(row.id.clone(), row.aggregate.clone());
-            batch.attempts.insert(row.id.clone(), row.attempts);
-            batch.fates.push((row.id.clone(), RowFate::Permanent(fault)));
+            batch.know(row.id.clone(), row.aggregate.clone(), row.attempts);
+            batch.tell(&row.id, RowFate::Permanent(fault));
         }
     }
 

@@ -52,12 +52,12 @@ impl DirectTable {
     /// The marks of a worker's transaction. `random` is uniform in [0, 1).
     pub fn marks(&mut self, worker: WorkerId, now: Monotonic, random: f64) -> Marks {
         let (mut marks, mut is_blocked) = (Marks::default(), false);
-        let fates = self.batch(worker).map(|batch| batch.fates.clone()).unwrap_or_default();
+        let fates = self.batch(worker).map(|batch| batch.fates().to_vec()).unwrap_or_default();
         for (row, fate) in fates {
-            let known = self.batch(worker).and_then(|batch| {
-                Some((batch.aggregates.get(&row)?.clone(), batch.attempts.get(&row).copied().unwrap_or(0)))
-            });
-            let Some((aggregate, attempts)) = known else { continue };
+            let known = self.batch(worker).and_then(|batch| batch.known(&row));
+            let Some((aggregate, attempts)) = known.map(|(aggregate, attempts)| (aggregate.clone(), attempts)) else {
+                continue;
+            };
             match fate {
                 RowFate::Untold => {}
                 RowFate::Later(pause) => self.hold(&aggregate, now + pause),
@@ -141,9 +141,9 @@ impl DirectTable {
         let batch = self.batch(worker)?;
         let key = (batch.lanes, batch.lane);
         let marked: Vec<RowId> =
-            batch.fates.iter().filter(|(_, fate)| fate.is_marked()).map(|(row, _)| row.clone()).collect();
+            batch.fates().iter().filter(|(_, fate)| fate.is_marked()).map(|(row, _)| row.clone()).collect();
         let alone = match marked.as_slice() {
-            [row] if self.is_rule_kept(Rule::SetApart) => batch.aggregates.get(row).map(|of| (row.clone(), of.clone())),
+            [row] if self.is_rule_kept(Rule::SetApart) => batch.known(row).map(|(of, _)| (row.clone(), of.clone())),
             _ => None,
         };
         self.end(worker, now);
@@ -168,11 +168,11 @@ impl DirectTable {
         if batch.hurt {
             self.shrink(key);
         } else {
-            let is_full = batch.fates.len() >= shape.size;
+            let is_full = batch.fates().len() >= shape.size;
             let size = if is_full { shape.size.saturating_mul(2).min(self.config.batch) } else { shape.size };
             self.shapes.insert(key, Shape { size, ..shape });
         }
-        for (row, fate) in &batch.fates {
+        for (row, fate) in batch.fates() {
             if fate.is_marked() {
                 self.claims.clear(row);
             }

@@ -32,10 +32,10 @@ impl DirectTable {
         let next = batch.next(stops, single);
         if early {
             let sent: Vec<RowId> = batch.rows().cloned().collect();
-            batch.fates = sent.into_iter().map(|row| (row, RowFate::Acknowledged)).collect();
+            sent.iter().for_each(|row| batch.tell(row, RowFate::Acknowledged));
             return Wave::Mark;
         }
-        let is_late = now - batch.begun > direct_timeout && !batch.fates.is_empty();
+        let is_late = now - batch.begun > direct_timeout && !batch.fates().is_empty();
         if is_late && !next.is_empty() && !keeps {
             self.end(worker, now);
             return Wave::GiveUp;
@@ -43,7 +43,7 @@ impl DirectTable {
         if next.is_empty() || is_late || batch.hurt {
             return Wave::Mark;
         }
-        batch.wave.clone_from(&next);
+        batch.wave = next.iter().cloned().collect();
         Wave::Send { rows: next, until }
     }
 
@@ -58,9 +58,8 @@ impl DirectTable {
     pub fn row_answered(&mut self, worker: WorkerId, row: &RowId, fate: RowFate) {
         if let Some(batch) = self.batch_mut(worker)
             && batch.wave.contains(row)
-            && batch.fate(row).is_none()
         {
-            batch.fates.push((row.clone(), fate));
+            batch.tell(row, fate);
         }
     }
 
@@ -81,10 +80,7 @@ impl DirectTable {
         let remember = self.config.remember;
         let Some(batch) = self.batch_mut(worker) else { return };
         batch.hurt = true;
-        let alone = match batch.wave.as_slice() {
-            [row] if batch.fate(row).is_none() => Some(row.clone()),
-            _ => None,
-        };
+        let alone = batch.wave.first().filter(|row| batch.wave.len() == 1 && batch.fate(row).is_none()).cloned();
         let (is_alone, until) = (alone.is_some(), batch.begun + remember);
         if let Some(row) = alone {
             self.memory.set_apart(&row, until);
@@ -94,8 +90,10 @@ impl DirectTable {
 
     fn end_wave(&mut self, worker: WorkerId, fate: impl Fn(&RowId) -> RowFate) {
         if let Some(batch) = self.batch_mut(worker) {
-            let open: Vec<RowId> = batch.wave.iter().filter(|row| batch.fate(row).is_none()).cloned().collect();
-            batch.fates.extend(open.into_iter().map(|row| (row.clone(), fate(&row))));
+            for row in std::mem::take(&mut batch.wave) {
+                let fate = fate(&row);
+                batch.tell(&row, fate);
+            }
         }
     }
 }
