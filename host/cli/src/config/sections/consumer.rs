@@ -69,7 +69,7 @@ pub fn consumer(
     let publish_at = section.text("publish", "\"stored\" or \"direct\"", publish_default);
     let direct = Direct {
         lanes: u32_of(section.integer("lanes", 4, 1..=64)),
-        batch: u32_of(section.integer("batch", 100, 1..=10_000)),
+        batch: u32_of(section.integer("batch", 200, 1..=10_000)),
         timeout: section.duration("direct_timeout", Duration::from_secs(5), Duration::from_millis(100)),
     };
     let publish = match publish_at.value.as_str() {

@@ -57,7 +57,7 @@ impl Default for DirectConfig {
     fn default() -> Self {
         Self {
             lanes: 4,
-            batch: 100,
+            batch: 200,
             direct_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(60),

@@ -26,6 +26,8 @@ const PADDING: usize = 260;
 /// A relay from which nothing comes for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
+/// Rows that are locked at once where they go through the inbox: a table is no broker with a bound on what it gives out.
+const WINDOW: u32 = 1_000;
 /// As `waybill source provision` makes it.
 const INDEX: &str = "CREATE INDEX outbox_waits ON outbox_events (id) WHERE status IN ('pending', 'processing')";
 /// By the index, so that asking costs little.
@@ -201,9 +203,10 @@ fn config(plan: Plan, database: &postgres::Server, receivers: &Receivers) -> Str
     let delete = if plan.delete { ", delete = true" } else { "" };
     let deliver = if plan.over_http { receivers.sink.url("orders") } else { "bus:{routing_key}".to_owned() };
     let publish = if plan.stored { "stored" } else { "direct" };
+    let window = if plan.stored { format!("window = {WINDOW}\n") } else { String::new() };
     let source = format!(
         "[source.app]\nplugin = \"postgres\"\nconfig = {{ url = \"{}\"{delete} }}\n\
-         allow = {{ net = [\"tcp://127.0.0.1:{port}\"] }}\n\
+         allow = {{ net = [\"tcp://127.0.0.1:{port}\"] }}\n{window}\
          [consumer.relay]\nsource = \"app\"\npublish = \"{publish}\"\ndeliver = \"{deliver}\"\n",
         database.url()
     );
