@@ -228,8 +228,9 @@ pub struct ConsumerStats {
     pub dead: u64,
     /// Messages that were in a call at a crash and take their trial alone.
     pub suspects: u64,
-    /// Reads of the seen set for one look-up, on average since the start, times 100. Well above 100: ids have neither a time nor a
-    /// counter.
+    /// Reads of the store for one look-up in the seen set, on average since the start, times 100. What flows takes none, what came long
+    /// ago one or two. Well above 100: ids have neither a time nor a counter, and there are more of them than `inbox.dedup_memory` has
+    /// filters for.
     pub seen_reads_percent: u64,
     /// Why it handles nothing now: its handler asked for a pause, or can't be reached.
     pub held: Option<Waiting>,

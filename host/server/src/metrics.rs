@@ -130,7 +130,7 @@ pub const INBOX_METRICS: &Table = &[
         "tx_inbox_orphans_expired_total",
         "Places in the order that were given up because their messages didn't come again.",
     ),
-    ("tx_inbox_seen_reads_total", "Reads of the seen set, by consumer."),
+    ("tx_inbox_seen_reads_total", "Reads of the store to look ids up in the seen set, by consumer."),
     ("tx_inbox_call_ms", "Time of calls to a handler, by consumer, in milliseconds."),
     ("tx_inbox_latency_ms", "Time from the first delivery of a message to its end, by consumer, in milliseconds."),
     ("waybill_source_pulls_total", "Calls that asked a source for messages, by source and result."),

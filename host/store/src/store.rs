@@ -12,7 +12,7 @@ use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHAR
 use crate::fault::store_error;
 use crate::fronts::PurgeFronts;
 use crate::inbox::DoneFronts;
-use crate::inbox::seen::{Filters, SeenMemory};
+use crate::inbox::seen::{Filters, SeenMemory, SeenReads};
 use crate::lock::DirectoryLock;
 use crate::owner::DueFronts;
 use crate::owner::history::list_by_time;
@@ -49,6 +49,7 @@ struct Inner {
     purged: PurgeFronts,
     seen: SeenMemory,
     filters: Filters,
+    seen_reads: SeenReads,
     done: DoneFronts,
 }
 
@@ -163,6 +164,7 @@ impl SurrealStore {
             purged: PurgeFronts::default(),
             seen: SeenMemory::default(),
             filters: Filters::new(dedup_memory),
+            seen_reads: SeenReads::default(),
             done: DoneFronts::default(),
         };
         Self { engine, inner: Arc::new(inner) }
@@ -239,6 +241,10 @@ impl SurrealStore {
 
     pub(crate) fn seen_filters(&self) -> &Filters {
         &self.inner.filters
+    }
+
+    pub(crate) fn seen_reads(&self) -> &SeenReads {
+        &self.inner.seen_reads
     }
 
     pub(crate) fn inbox_fronts(&self) -> &DoneFronts {

@@ -87,6 +87,9 @@ pub trait InboxStore: Send + Sync + 'static {
         consumer: &ConsumerName,
         id: Fingerprint,
     ) -> Result<Option<SeenHit>, StoreError>;
+    /// How often this process has read the store to answer for a consumer. What is found in memory, or known there to be a stranger, costs
+    /// none; of ids that tell nothing, each costs some once there are more than filters have room for.
+    fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64;
     /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; about
     /// `limit` records of it. How many it looked at: fewer than `limit` = nothing is left to do. Not guarded: what is out of the window
     /// belongs to nobody. Whoever owns the shard calls it about once a minute: what isn't packed is looked up in memory, or slowly.

@@ -32,6 +32,9 @@ impl InboxStore for Bounded<dyn InboxStore> {
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError> {
         within!(self.inbox_seen(shard, queries))
     }
+    fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64 {
+        self.store.inbox_seen_reads(consumer)
+    }
     async fn inbox_seen_in_any_minute(
         &self,
         shard: ShardId,

@@ -32,7 +32,7 @@ pub(crate) struct InboxMeter {
 /// each is found once.
 #[derive(Default)]
 struct ConsumerMeters {
-    /// Look-ups in the seen set, and the places that were read for them.
+    /// Look-ups in the seen set, and the reads of the store that they took.
     lookups: AtomicU64,
     reads: AtomicU64,
     seen_reads: OnceLock<Counter>,
@@ -96,20 +96,19 @@ impl InboxMeter {
         counter!("waybill_source_settlements_total", "source" => source, "disposition" => disposition).increment(count);
     }
 
-    /// Reads of the seen set that are about to be made.
-    pub fn lookups(&self, queries: &[SeenQuery]) {
+    /// Look-ups in the seen set that were made; `reads` tells all reads of the store that a consumer's took so far.
+    pub fn looked_up(&self, queries: &[SeenQuery], reads: impl Fn(&ConsumerName) -> u64) {
         for of_one in queries.chunk_by(|one, next| one.consumer == next.consumer) {
             let Some(consumer) = of_one.first().map(|query| &query.consumer) else { continue };
-            let reads: u64 = of_one.iter().map(|query| query.places.len() as u64).sum();
-            let of = self.of(consumer);
+            let (of, reads) = (self.of(consumer), reads(consumer));
             of.lookups.fetch_add(of_one.len() as u64, Ordering::Relaxed);
-            of.reads.fetch_add(reads, Ordering::Relaxed);
+            of.reads.store(reads, Ordering::Relaxed);
             let counter = || counter!("tx_inbox_seen_reads_total", "consumer" => consumer.to_string());
-            of.seen_reads.get_or_init(counter).increment(reads);
+            of.seen_reads.get_or_init(counter).absolute(reads);
         }
     }
 
-    /// Places read for one look-up of a consumer, on average, times 100.
+    /// Reads of the store for one look-up of a consumer, on average, times 100.
     pub fn seen_reads_percent(&self, consumer: &ConsumerName) -> u64 {
         let of = self.of(consumer);
         of.reads.load(Ordering::Relaxed) * 100 / of.lookups.load(Ordering::Relaxed).max(1)

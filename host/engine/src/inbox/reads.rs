@@ -45,10 +45,10 @@ impl Actor {
             let (seqs, queries): (Vec<Seq>, Vec<_>) =
                 self.owner.take_lookups().into_iter().map(|LookUp { seq, query }| (seq, query)).unzip();
             if !seqs.is_empty() {
-                self.shared.meter.lookups(&queries);
-                let store = Arc::clone(&store);
+                let shared = Arc::clone(&self.shared);
                 self.reads.seen.begin(async move {
-                    let found = store.inbox_seen(shard, &queries).await;
+                    let found = shared.store.inbox_seen(shard, &queries).await;
+                    shared.meter.looked_up(&queries, |consumer| shared.store.inbox_seen_reads(consumer));
                     (seqs, found)
                 });
             }

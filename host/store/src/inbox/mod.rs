@@ -69,6 +69,10 @@ impl InboxStore for SurrealStore {
         seen::find::find(self, shard, queries).await
     }
 
+    fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64 {
+        self.seen_reads().of(consumer)
+    }
+
     async fn inbox_seen_in_any_minute(
         &self,
         shard: ShardId,

@@ -5,10 +5,12 @@
 
 mod poster;
 mod producer;
+mod seen;
 mod sink;
 mod usage;
 
 pub use poster::{Posted, post_all};
 pub use producer::{Client, LoadError, Plan, batches};
+pub use seen::{Filled, IDS_A_MS, SeenForm, seen_payload, stamp};
 pub use sink::{LATENCY_FIELD, Sink};
 pub use usage::{Usage, family_cpu, usage};

@@ -213,6 +213,11 @@ impl InboxStore for MemoryStore {
         Ok(self.read(|tables| queries.iter().map(|query| tables.inbox.seen(shard, query)).collect()))
     }
 
+    fn inbox_seen_reads(&self, _: &ConsumerName) -> u64 {
+        // All of it is memory.
+        0
+    }
+
     async fn inbox_seen_in_any_minute(
         &self,
         shard: ShardId,

@@ -171,6 +171,56 @@ impl Client {
         }
     }
 
+    /// Writes a message that nobody answers; [`Self::sync`] sees to it that it leaves.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub async fn push(&mut self, subject: &str, headers: &[(&str, &str)], payload: &[u8]) -> io::Result<()> {
+        self.write(subject, "", headers, payload).await
+    }
+
+    /// Waits until the server has read everything that was written here.
+    ///
+    /// # Errors
+    /// It refused some of it, or doesn't answer.
+    pub async fn sync(&mut self) -> io::Result<()> {
+        self.stream.write_all(b"PING\r\n").await?;
+        self.stream.flush().await?;
+        let read = async {
+            loop {
+                let line = self.line().await?;
+                refuse(&line)?;
+                match line.as_str() {
+                    "PONG" => return Ok::<(), io::Error>(()),
+                    // Who only writes is asked now and then whether it lives.
+                    "PING" => {
+                        self.stream.write_all(b"PONG\r\n").await?;
+                        self.stream.flush().await?;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        timeout(ANSWER_TIME_MAX, read).await.map_err(|_| late())?
+    }
+
+    /// Reads along on a subject from here on.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub async fn subscribe(&mut self, subject: &str) -> io::Result<()> {
+        self.stream.write_all(format!("SUB {subject} 2\r\n").as_bytes()).await?;
+        self.sync().await
+    }
+
+    /// The next message: its subject and its payload.
+    ///
+    /// # Errors
+    /// None comes for a long time.
+    pub async fn next(&mut self) -> io::Result<(String, Vec<u8>)> {
+        self.message().await.map(|message| (message.subject, message.payload))
+    }
+
     /// Asks JetStream's API and answers the inbox that its answer comes to.
     async fn ask(&mut self, subject: &str, request: &Value) -> io::Result<String> {
         self.request(&format!("$JS.API.{subject}"), &[], request.to_string().as_bytes()).await
@@ -179,6 +229,12 @@ impl Client {
     async fn request(&mut self, subject: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<String> {
         self.next += 1;
         let inbox = format!("{}.{}", self.inbox, self.next);
+        self.write(subject, &inbox, headers, body).await?;
+        self.stream.flush().await?;
+        Ok(inbox)
+    }
+
+    async fn write(&mut self, subject: &str, inbox: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<()> {
         let (line, head) = if headers.is_empty() {
             (format!("PUB {subject} {inbox} {}\r\n", body.len()), String::new())
         } else {
@@ -189,8 +245,7 @@ impl Client {
         for part in [line.as_bytes(), head.as_bytes(), body, b"\r\n"] {
             self.stream.write_all(part).await?;
         }
-        self.stream.flush().await?;
-        Ok(inbox)
+        Ok(())
     }
 
     async fn message(&mut self) -> io::Result<Raw> {

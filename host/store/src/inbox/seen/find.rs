@@ -189,6 +189,7 @@ impl Reader<'_> {
         let mut from = Bound::Included(BucketKey::numbered(consumer, form, 0).start(self.shard));
         let until = Bound::Excluded(form_end(self.shard, consumer, form));
         loop {
+            self.store.seen_reads().count(consumer);
             let rows = transaction.scan(INBOX_SEEN, from, until.clone(), 1).await.map_err(store_error)?;
             let Some(row) = rows.into_iter().next() else { return Ok(numbers) };
             from = match BucketKey::of_record(&row.key) {
@@ -231,6 +232,7 @@ impl Reader<'_> {
                     return Ok(None);
                 }
                 let part = Part::of_numbers(at);
+                self.store.seen_reads().count(&bucket.consumer);
                 let block = records::block(snapshot.get().await?, self.shard, bucket, part, self.spoilt).await?;
                 Ok(block.and_then(|block| hit_in(&block, member)))
             }
@@ -239,6 +241,7 @@ impl Reader<'_> {
     }
 
     async fn load(&mut self, snapshot: &mut Snapshot<'_>, bucket: &BucketKey) -> Result<ReadBucket, StoreError> {
+        self.store.seen_reads().count(&bucket.consumer);
         let (added, head) = load(snapshot.get().await?, self.shard, bucket, self.spoilt).await?;
         Ok(ReadBucket { added: Arc::new(added), head: Arc::new(head) })
     }
@@ -279,6 +282,7 @@ impl Reader<'_> {
                 continue;
             }
             let part = Part::Block { table: table.number, block: at };
+            self.store.seen_reads().count(&bucket.consumer);
             let block = records::block(snapshot.get().await?, self.shard, bucket, part, self.spoilt).await?;
             match block.as_ref().map(|block| hit_in(block, Member::Hash(fingerprint))) {
                 Some(Some(hit)) => return Ok((Some(hit), gaps)),
@@ -308,6 +312,7 @@ impl Reader<'_> {
         let first = block / FILTER_BLOCKS * FILTER_BLOCKS;
         let behind = first.saturating_add(FILTER_BLOCKS).min(table.blocks);
         let range = (table.number, first, behind);
+        self.store.seen_reads().count(&bucket.consumer);
         let blocks = records::blocks(snapshot.get().await?, self.shard, bucket, range, self.spoilt).await?;
         if blocks.len() < behind.saturating_sub(first) as usize {
             // They are being removed, or one lies in quarantine.

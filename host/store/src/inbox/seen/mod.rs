@@ -8,6 +8,7 @@
 //! | `memory`, `added` | what isn't packed, in memory |
 //! | `table` | fingerprints cut into blocks |
 //! | `filter` | filters over packed runs |
+//! | `reads` | how often the store was read for look-ups |
 //! | `pack`, `merge` | packing what was added; one table of several |
 //! | `tidy` | which buckets are idle, and which are out of the window |
 //!
@@ -21,6 +22,7 @@ pub mod find;
 pub mod memory;
 mod merge;
 mod pack;
+mod reads;
 pub mod records;
 mod table;
 pub mod tidy;
@@ -31,6 +33,7 @@ use waybill_core::inbox::seen::{OwnedAge, SeenMark};
 
 pub use filter::Filters;
 pub use memory::SeenMemory;
+pub use reads::SeenReads;
 
 use crate::codec::inbox::seen::SeenIds;
 use bucket::BucketKey;

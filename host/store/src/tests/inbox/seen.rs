@@ -12,7 +12,7 @@ use waybill_testkit::conformance::inbox_samples::{Writer, mark};
 use waybill_testkit::conformance::samples::{SHARD, T0};
 
 use super::super::memory;
-use super::{assert_seen, assert_unseen, check, cold, finish, finish_marks, hit, pass, tidy};
+use super::{assert_seen, assert_unseen, check, cold, finish, finish_marks, hit, pass, ship, tidy};
 use crate::inbox::seen::bucket::{BucketKey, Form, Part};
 use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, shard_end, shard_start};
 use crate::{Durability, SurrealStore};
@@ -228,6 +228,23 @@ async fn filters_change_no_answer() {
             assert_seen(&store, &ids, 1_000).await;
             assert_unseen(&store, &random(10_000, 500)).await;
         }
+    }
+}
+
+/// It is what `waybill inbox stats` shows as READS.
+#[tokio::test]
+async fn a_stranger_costs_a_read_where_filters_have_no_room_and_hardly_any_where_they_have() {
+    let store = memory().await;
+    let mut writer = Writer::new();
+    finish(&mut writer, &store, 1_000, &random(0, 2_000)).await;
+    pass(&mut writer, &store, 5 * MINUTE).await;
+    tidy(&store, 0).await;
+    for (bytes_max, expected) in [(0, 500..=520), (1 << 20, 1..=100)] {
+        let store = SurrealStore::over(Arc::clone(&store.engine), true, Durability::Memory, 1, None, bytes_max);
+        assert_eq!(store.inbox_seen_reads(&ship()), 0);
+        assert_unseen(&store, &random(10_000, 500)).await;
+        let reads = store.inbox_seen_reads(&ship());
+        assert!(expected.contains(&reads), "{reads} with {bytes_max} bytes of filters");
     }
 }
 

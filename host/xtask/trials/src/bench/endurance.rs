@@ -109,7 +109,7 @@ async fn after_retention(host: &Measured) -> Result<f64> {
 }
 
 /// All files below a folder, MiB.
-fn size(folder: &Path) -> Result<f64> {
+pub fn size(folder: &Path) -> Result<f64> {
     let mut bytes = 0;
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

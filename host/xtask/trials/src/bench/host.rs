@@ -33,7 +33,11 @@ pub struct Measured {
 impl Measured {
     /// Starts one with this configuration, which names no store.
     pub async fn start(bench: &Bench, config: &str) -> Result<Self> {
-        let folder = bench.folder()?;
+        Self::start_in(bench, bench.folder()?, config).await
+    }
+
+    /// The same in a folder that may have a data directory.
+    pub async fn start_in(bench: &Bench, folder: TempDir, config: &str) -> Result<Self> {
         // What was asked for on the command line comes over what the workload needs.
         let mut document: toml::Table = config.parse().context("the workload's configuration")?;
         for (name, section) in bench.config.parse::<toml::Table>().context("--config")? {
@@ -42,7 +46,7 @@ impl Measured {
             place.as_table_mut().context("--config")?.extend(section);
         }
         let store = document.entry("store").or_insert_with(|| toml::Table::new().into());
-        let url = format!("surrealkv://{}", folder.path().join(DATA).display());
+        let url = format!("surrealkv://{}", data(&folder).display());
         store.as_table_mut().context("the section [store]")?.insert("url".into(), url.into());
         let launch = Launch::prepare(bench.binary.clone(), folder.path(), &document.to_string())?;
         let (host, api) = Host::ready(&launch).await?;
@@ -67,7 +71,7 @@ impl Measured {
     }
 
     pub fn data(&self) -> PathBuf {
-        self.folder.path().join(DATA)
+        data(&self.folder)
     }
 
     /// Waits until nothing is on its way.
@@ -100,12 +104,22 @@ impl Measured {
 
     /// Ends it in good order; a host that doesn't is no figure.
     pub async fn end(self) -> Result<()> {
+        self.ended().await.map(drop)
+    }
+
+    /// The same, and what it leaves behind.
+    pub async fn ended(self) -> Result<TempDir> {
         let status = self.host.terminate(TERMINATE_WITHIN).await?;
         if !status.success() {
             bail!("the host was asked to end and ended with {status}");
         }
-        Ok(())
+        Ok(self.folder)
     }
+}
+
+/// The data directory in a host's folder.
+pub fn data(folder: &TempDir) -> PathBuf {
+    folder.path().join(DATA)
 }
 
 fn used(host: &Host) -> Result<Usage> {

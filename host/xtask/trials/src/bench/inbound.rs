@@ -43,8 +43,11 @@ const KEYS: u64 = 1_000;
 /// Messages without acknowledgement while a stream is filled.
 const FILL_WINDOW: &str = "1000";
 /// The stream, and the consumer of the host's source.
-const STREAM: &str = "ORDERS";
-const DURABLE: &str = "bench";
+pub const STREAM: &str = "ORDERS";
+pub const DURABLE: &str = "bench";
+/// The source, which is its consumers' home, and its consumer.
+pub const SOURCE: &str = "orders";
+pub const CONSUMER: &str = "bench";
 /// Messages of `W7 200/s`: those before the ones that count, those that count, and the time between two.
 const WARM_UP: u64 = 200;
 const TRICKLE: u64 = 2_000;
@@ -79,15 +82,25 @@ async fn fill(bench: &Bench, server: &nats::Server, messages: u64, keys: u64) ->
 
 /// A host whose source reads the stream; `consumer` says what it does with messages.
 async fn host(bench: &Bench, server: &nats::Server, consumer: &str) -> Result<Measured> {
+    Measured::start(bench, &config(server, "", consumer)).await
+}
+
+/// Its configuration, with more lines for the source.
+pub fn config(server: &nats::Server, source: &str, consumer: &str) -> String {
     let url = server.url();
-    let config = format!(
-        "[source.orders]\nplugin = \"nats\"\nwindow = {WINDOW}\nprovision = true\n\
+    format!(
+        "[source.{SOURCE}]\nplugin = \"nats\"\nwindow = {WINDOW}\nprovision = true\n\
          config = {{ servers = [\"{url}\"], stream = \"{STREAM}\", durable = \"{DURABLE}\", ack_wait = \"30s\" }}\n\
-         allow = {{ net = [\"{}\"] }}\n\
-         [consumer.bench]\nsource = \"orders\"\n{consumer}\n",
+         allow = {{ net = [\"{}\"] }}\n{source}\n\
+         [consumer.{CONSUMER}]\nsource = \"{SOURCE}\"\n{consumer}\n",
         url.replace("nats://", "tcp://")
-    );
-    Measured::start(bench, &config).await
+    )
+}
+
+/// What hands each message to a component that does nothing.
+pub fn idle(bench: &Bench) -> String {
+    let plugin = toml::Value::String(bench.idle_handler.display().to_string());
+    format!("concurrency = {HANDED_OVER}\nhandler = \"fn:idle-handler\"\nplugin = {plugin}")
 }
 
 fn posted_to(sink: &Sink) -> String {
@@ -102,9 +115,7 @@ async fn drained(host: &mut Measured, server: &nats::Server, messages: u64) -> R
     host.act("/v1/sources/orders/resume").await?;
     let (mut seen, mut moved) = (u64::MAX, Instant::now());
     loop {
-        let info = client.api(&format!("CONSUMER.INFO.{STREAM}.{DURABLE}"), &json!({})).await?;
-        let count = |name: &str| info.get(name).and_then(Value::as_u64).with_context(|| format!("no {name} in {info}"));
-        let left = count("num_pending")? + count("num_ack_pending")?;
+        let left = left(&mut client).await?;
         if left == 0 {
             break;
         }
@@ -115,6 +126,13 @@ async fn drained(host: &mut Measured, server: &nats::Server, messages: u64) -> R
         tokio::time::sleep(POLL).await;
     }
     host.used(Figure::of_rate(messages, began.elapsed()))
+}
+
+/// Messages of the stream that aren't acknowledged.
+pub async fn left(client: &mut nats::Client) -> Result<u64> {
+    let info = client.api(&format!("CONSUMER.INFO.{STREAM}.{DURABLE}"), &json!({})).await?;
+    let count = |name: &str| info.get(name).and_then(Value::as_u64).with_context(|| format!("no {name} in {info}"));
+    Ok(count("num_pending")? + count("num_ack_pending")?)
 }
 
 /// A host and a stream that is filled while its source is paused.
@@ -245,10 +263,8 @@ pub async fn at_rest(bench: &Bench) -> Result<Figure> {
 /// W9: a component that does nothing has each message; of so many keys, or of none.
 pub async fn consumed(bench: &Bench, messages: u64, with_keys: bool) -> Result<Figure> {
     let server = stream().await?;
-    let plugin = toml::Value::String(bench.idle_handler.display().to_string());
-    let consumer = format!("concurrency = {HANDED_OVER}\nhandler = \"fn:idle-handler\"\nplugin = {plugin}");
     let keys = if with_keys { KEYS } else { 0 };
-    let mut host = paused(bench, &server, &consumer, messages, keys).await?;
+    let mut host = paused(bench, &server, &idle(bench), messages, keys).await?;
     let figure = drained(&mut host, &server, messages).await?;
     host.end().await?;
     Ok(figure)

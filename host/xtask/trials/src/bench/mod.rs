@@ -21,6 +21,7 @@ mod latency;
 mod native;
 mod relay;
 mod saga;
+mod seen;
 mod store;
 mod table;
 
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use waybill_testkit::load::SeenForm;
 use xtask::cargo::Repository;
 
 use figure::{Figure, Side};
@@ -37,7 +39,8 @@ use table::Report;
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
-    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl")]
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  \
+    cargo xtask bench seen --millions 1 --seconds 20 --form random   a small run of what takes hours")]
 pub struct Arguments {
     /// Workloads; all if none is named
     #[arg(value_enum)]
@@ -48,6 +51,15 @@ pub struct Arguments {
     /// Thousands of messages or sagas of one run, instead of each workload's own number
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     thousands: Option<u64>,
+    /// `seen`: millions of ids in the set
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    millions: u64,
+    /// `seen`: seconds of load for each form of ids
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// `seen`: this form of ids only; may be repeated
+    #[arg(long = "form", value_name = "FORM", value_parser = seen::form)]
+    forms: Vec<SeenForm>,
     /// Append every run as a JSON line to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -96,6 +108,8 @@ pub enum Workload {
     Endurance,
     /// A good transport beside each hostile behaviour of `tests/guests` (only when named)
     Hostile,
+    /// A hundred million ids in the seen set, 10,000 messages a second, by the form of their ids (only when named: it takes hours)
+    Seen,
 }
 
 impl Workload {
@@ -133,7 +147,7 @@ impl Workload {
             Self::W7 => &inbound::W7,
             Self::W8 => &relay::PARTS,
             Self::W9 => &inbound::W9,
-            Self::Endurance | Self::Hostile => &[],
+            Self::Endurance | Self::Hostile | Self::Seen => &[],
         };
         parts.iter().map(|(name, side)| ((*name).to_owned(), *side)).collect()
     }
@@ -153,7 +167,7 @@ impl Workload {
             Self::W9 => 200_000,
             Self::Endurance => 10_000_000,
             // By time, not by number.
-            Self::Hostile => 0,
+            Self::Hostile | Self::Seen => 0,
         }
     }
 }
@@ -172,6 +186,8 @@ pub struct Bench {
     idle: PathBuf,
     /// The store's commits of sagas: `host/store/examples/saga_commit.rs`.
     commits: PathBuf,
+    /// Fills a seen set: `host/store/examples/seen_fill.rs`.
+    seen_fill: PathBuf,
     config: String,
 }
 
@@ -200,14 +216,16 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let runs_natives =
         |workload: &Workload| matches!(workload, Workload::W5 | Workload::W7 | Workload::W8 | Workload::W9);
     let natives = if workloads.iter().any(runs_natives) { native::clients(&repository)? } else { PathBuf::new() };
-    let idle_handler =
-        if workloads.contains(&Workload::W9) { inbound::idle_handler(&repository)? } else { PathBuf::new() };
+    let runs_seen = workloads.contains(&Workload::Seen);
+    let runs_handler = runs_seen || workloads.contains(&Workload::W9);
+    let idle_handler = if runs_handler { inbound::idle_handler(&repository)? } else { PathBuf::new() };
+    let seen_fill = if runs_seen { store::example(&repository, seen::EXAMPLE)? } else { PathBuf::new() };
     let runs_sagas = workloads.iter().any(|workload| matches!(workload, Workload::W2 | Workload::W2f));
     let idle = if runs_sagas { saga::idle(&repository)? } else { PathBuf::new() };
     let runs_commits = runs_sagas && chosen(Side::Store);
     let commits = if runs_commits { store::build(&repository)? } else { PathBuf::new() };
     let config = arguments.config.clone();
-    let bench = Bench { natives, idle, idle_handler, commits, repository, binary, alone, config };
+    let bench = Bench { natives, idle, idle_handler, commits, seen_fill, repository, binary, alone, config };
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.thousands.map_or(workload.messages(), |thousands| thousands * 1_000);
@@ -222,6 +240,12 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             let hostile = hostile::run(&bench.repository).await?;
             report.keep(&hostile.lines()?)?;
             print!("{hostile}");
+        }
+        if *workload == Workload::Seen {
+            eprintln!("seen: {} million ids, {} s of load", arguments.millions, arguments.seconds);
+            let seen = seen::run(&bench, &arguments.forms, arguments.millions, arguments.seconds).await?;
+            report.keep(&seen.lines()?)?;
+            print!("{seen}");
         }
         for round in 1..=arguments.rounds {
             for (name, side) in workload.parts() {

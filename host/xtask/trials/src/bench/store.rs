@@ -18,8 +18,13 @@ const EXAMPLE: &str = "saga_commit";
 const LINE: &str = "64 transitions:";
 
 pub fn build(repository: &Repository) -> Result<PathBuf> {
-    run(&mut repository.cargo(["build", "--release", "--locked", "--workspace", "--example", EXAMPLE]))?;
-    Ok(repository.target.join("release").join("examples").join(format!("{EXAMPLE}{}", std::env::consts::EXE_SUFFIX)))
+    example(repository, EXAMPLE)
+}
+
+/// Builds an example.
+pub fn example(repository: &Repository, name: &str) -> Result<PathBuf> {
+    run(&mut repository.cargo(["build", "--release", "--locked", "--workspace", "--example", name]))?;
+    Ok(repository.target.join("release").join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// Sagas of three steps in commits of 64 transitions, on a disk; `back` = with two compensations.
