@@ -14,10 +14,10 @@ use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running host and its file.
-struct Running {
+pub struct Running {
     host: Host,
-    api: Api,
-    file: PathBuf,
+    pub api: Api,
+    pub file: PathBuf,
     _dir: tempfile::TempDir,
 }
 
@@ -37,7 +37,7 @@ fn config(transports: &[&str], more: &str) -> String {
 }
 
 impl Running {
-    async fn start(text: &str) -> Self {
+    pub async fn start(text: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let launch = Launch::prepare(binary().unwrap(), dir.path(), text).unwrap();
         let (host, api) = Host::ready(&launch).await.unwrap();
@@ -47,13 +47,13 @@ impl Running {
     }
 
     /// Writes the file anew, as an editor does: beside it, then over it.
-    fn write(&self, text: &str) {
+    pub fn write(&self, text: &str) {
         let draft = self.file.with_extension("draft");
         std::fs::write(&draft, text).unwrap();
         std::fs::rename(&draft, &self.file).unwrap();
     }
 
-    async fn reload(&self) -> Reply {
+    pub async fn reload(&self) -> Reply {
         self.api.post("/v1/config/reload", &json!({})).await.unwrap()
     }
 
@@ -100,7 +100,7 @@ impl Running {
     }
 
     /// Exit code and stdout of `waybill config ...`.
-    async fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
+    pub async fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(binary().unwrap());
         command.arg("config").args(arguments).args(["--url", self.api.base()]);
         let done = command.output().await.unwrap();
@@ -113,7 +113,7 @@ impl Running {
         assert!(Command::new("kill").args(["-HUP", &pid]).status().await.unwrap().success());
     }
 
-    async fn end(self) {
+    pub async fn end(self) {
         assert!(self.host.terminate(PATIENCE).await.unwrap().success());
     }
 }

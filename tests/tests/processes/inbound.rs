@@ -24,7 +24,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !condition().await {
         assert!(Instant::now() < until, "it never came true that {what}");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod config_reload;
+mod config_reload_inbound;
 mod external_worker;
 mod full_disk;
 mod golden;
