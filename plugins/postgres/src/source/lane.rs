@@ -52,6 +52,24 @@ pub(super) struct Room {
     pub(super) payload: u32,
 }
 
+/// What may be delivered and unsettled at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) rows: u32,
+    /// Of all their payloads.
+    pub(super) bytes: u32,
+}
+
+impl Window {
+    /// What of a pull's room is left beside payloads of these sizes that are unsettled.
+    pub(super) fn left(self, room: Room, unsettled: impl Iterator<Item = u32>) -> Room {
+        let (rows, bytes) =
+            unsettled.fold((0_u32, 0_u32), |(rows, bytes), size| (rows.saturating_add(1), bytes.saturating_add(size)));
+        let left = Self { rows: self.rows.saturating_sub(rows), bytes: self.bytes.saturating_sub(bytes) };
+        Room { rows: room.rows.min(left.rows), bytes: room.bytes.min(left.bytes), ..room }
+    }
+}
+
 impl Lane {
     pub(super) fn new(number: u32, lanes: u32) -> Self {
         Self {
@@ -242,6 +260,23 @@ mod tests {
         let wanted = lane.wanted(ROOM, 62_000).unwrap();
         lane.looked_at(&wanted, 0, 0, true);
         assert!(!lane.terms(1, 63_000).without_lock);
+    }
+
+    #[test]
+    fn what_is_unsettled_takes_its_place_in_the_window() {
+        let window = Window { rows: 3, bytes: 900 };
+        let left = |sizes: &[u32]| {
+            let room = window.left(ROOM, sizes.iter().copied());
+            (room.rows, room.bytes)
+        };
+        assert_eq!(left(&[]), (3, 900));
+        assert_eq!(left(&[100, 0]), (1, 800));
+        assert_eq!(left(&[100, 0, 0]), (0, 800));
+        assert_eq!(left(&[1_000]), (2, 0));
+        assert_eq!(
+            window.left(Room { rows: 1, bytes: 10, ..ROOM }, [5].into_iter()),
+            Room { rows: 1, bytes: 10, ..ROOM }
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, O
 use crate::config::{ClaimBy, Config};
 use crate::database::Database;
 use crate::listener::Listener;
-use lane::{Lane, Room};
+use lane::{Lane, Room, Window};
 use rows::Rows;
 use transactions::Transactions;
 
@@ -71,13 +71,14 @@ impl Source for Stored {
             return Err(PluginError::invalid_config("claim", why));
         }
         let instances = args.instances.max(1);
+        let window = Window { rows: wants.window, bytes: wants.window_bytes };
         let hand = match by_row {
-            true => Hand::Rows(Rows::new(Lane::new(args.instance, instances))),
+            true => Hand::Rows(Rows::new(Lane::new(args.instance, instances), window)),
             false => {
                 let lanes = instances.saturating_mul(TRANSACTIONS);
                 let first = args.instance.saturating_mul(TRANSACTIONS);
                 let lanes = (first..first + TRANSACTIONS).map(|lane| Lane::new(lane, lanes));
-                Hand::Transactions(Transactions::new(lanes, wants.window))
+                Hand::Transactions(Transactions::new(lanes, window))
             }
         };
         let features: &[&str] =
@@ -118,7 +119,7 @@ impl Source for Stored {
     async fn settle(&self, call: &CallInfo, items: Vec<Settlement>) -> Result<Vec<Settled>, PluginError> {
         match &self.hand {
             Hand::Transactions(transactions) => Ok(transactions.settle(call, &self.database, items, self.now()).await),
-            Hand::Rows(rows) => rows.settle(call, &self.database, items).await,
+            Hand::Rows(rows) => rows.settle(call, &self.database, items, self.now()).await,
         }
     }
 
@@ -136,8 +137,9 @@ impl Source for Stored {
 
     async fn close(&self, call: &CallInfo) {
         let deadline = Deadline::of_call(call.timeout);
-        if let Hand::Transactions(transactions) = &self.hand {
-            transactions.close(call, &self.database, self.now()).await;
+        match &self.hand {
+            Hand::Transactions(transactions) => transactions.close(call, &self.database, self.now()).await,
+            Hand::Rows(rows) => rows.close(call, &self.database, self.now()).await,
         }
         self.listener.close(deadline).await;
         self.database.pool.close(call).await;

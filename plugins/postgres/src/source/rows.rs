@@ -2,14 +2,14 @@
 //! table when their time is over. Each settlement changes only what still has the word, so what is published never goes back.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use waybill_plugin::deadline::Deadline;
-use waybill_plugin::source::{Disposition, Settled, Settlement};
+use waybill_plugin::source::{Disposition, Settled, Settlement, Token};
 use waybill_plugin::transport::{CallInfo, Fault, PluginError};
 
 use super::Brought;
-use super::lane::{Lane, Room};
+use super::lane::{Lane, Room, Window};
 use super::sorting::{Bytes, Sorted, delivery, key_of, row_of, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::error_text;
@@ -19,14 +19,15 @@ use crate::wire::{Failed, Pipeline};
 /// Milliseconds after which the server ends a claim that nobody finished: it takes two statements.
 const IDLE_MS: u32 = 30_000;
 
-/// The lane of an instance.
+/// The lane of an instance, and what it has in hand.
 pub(super) struct Rows {
     lane: RefCell<Lane>,
+    in_hand: RefCell<InHand>,
 }
 
 impl Rows {
-    pub(super) fn new(lane: Lane) -> Self {
-        Self { lane: RefCell::new(lane) }
+    pub(super) fn new(lane: Lane, window: Window) -> Self {
+        Self { lane: RefCell::new(lane), in_hand: RefCell::new(InHand { window, rows: BTreeMap::new() }) }
     }
 
     /// Claims rows by the word.
@@ -38,6 +39,7 @@ impl Rows {
         now: u64,
     ) -> Result<Brought, PluginError> {
         let deadline = Deadline::of_call(call.timeout);
+        let room = self.in_hand.borrow_mut().left(room, now);
         let wanted = {
             let mut lane = self.lane.borrow_mut();
             lane.forget(now);
@@ -84,6 +86,8 @@ impl Rows {
             }
         }
         let (group, ttl) = (self.lane.borrow().group(), statements.table.claim_ttl);
+        let delivered = sorted.rows.iter().map(|row| (row.token(), row.bytes()));
+        self.in_hand.borrow_mut().take(delivered, now.saturating_add(u64::from(ttl)));
         let deliveries = sorted.rows.into_iter().map(|row| {
             let token = row.token();
             delivery(row, token, &statements.table.oid, &group, ttl)
@@ -107,6 +111,7 @@ impl Rows {
         call: &CallInfo,
         database: &Database,
         items: Vec<Settlement>,
+        now: u64,
     ) -> Result<Vec<Settled>, PluginError> {
         let statements = database.statements();
         let Some(words) = &statements.words else {
@@ -130,7 +135,75 @@ impl Rows {
                 }
             }
         }
-        Ok(halves.settled)
+        let settled = halves.settled;
+        let until = now.saturating_add(u64::from(statements.table.claim_ttl));
+        self.in_hand.borrow_mut().settled(items.iter().zip(&settled), until);
+        Ok(settled)
+    }
+
+    /// Gives back what the host hasn't settled, so that nobody waits for the end of its time.
+    pub(super) async fn close(&self, call: &CallInfo, database: &Database, now: u64) {
+        let release = |token| Settlement { token, disposition: Disposition::Release };
+        let rest: Vec<Settlement> = self.in_hand.borrow_mut().rest(now).map(release).collect();
+        if rest.is_empty() {
+            return;
+        }
+        if let Err(error) = self.settle(call, database, rest, now).await {
+            waybill_plugin::warn!(
+                [("code", error.fault.code)],
+                "rows come again when their time is over: {}",
+                error.fault.reason
+            );
+        }
+    }
+}
+
+/// Rows that were delivered and aren't settled. Pure; instants are milliseconds since the source was opened.
+#[derive(Debug)]
+struct InHand {
+    window: Window,
+    rows: BTreeMap<Token, Claimed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Claimed {
+    /// Of its payload, if that was handed over.
+    bytes: u32,
+    /// When anybody may claim the row.
+    until: u64,
+}
+
+impl InHand {
+    /// What is left of a pull's room.
+    fn left(&mut self, room: Room, now: u64) -> Room {
+        self.rows.retain(|_, row| row.until > now);
+        self.window.left(room, self.rows.values().map(|row| row.bytes))
+    }
+
+    fn take(&mut self, rows: impl Iterator<Item = (Token, u32)>, until: u64) {
+        self.rows.extend(rows.map(|(token, bytes)| (token, Claimed { bytes, until })));
+    }
+
+    fn settled<'a>(&mut self, settled: impl Iterator<Item = (&'a Settlement, &'a Settled)>, until: u64) {
+        for (item, settled) in settled {
+            match (&item.disposition, settled) {
+                (Disposition::Extend, Settled::Done) => {
+                    if let Some(row) = self.rows.get_mut(&item.token) {
+                        row.until = until;
+                    }
+                }
+                (_, Settled::Done | Settled::Lost) => {
+                    self.rows.remove(&item.token);
+                }
+                // It is asked again.
+                (_, Settled::Failed(_)) => {}
+            }
+        }
+    }
+
+    /// What is still ours.
+    fn rest(&mut self, now: u64) -> impl Iterator<Item = Token> {
+        std::mem::take(&mut self.rows).into_iter().filter(move |(_, row)| row.until > now).map(|(token, _)| token)
     }
 }
 
@@ -261,6 +334,24 @@ mod tests {
         );
         let failed: Vec<_> = sorted.failed.iter().map(|row| (row.id.as_str(), row.error.as_deref())).collect();
         assert_eq!(failed, [("4", Some("A.B: no")), ("6", Some("INVALID_OUTBOX: no"))]);
+    }
+
+    #[test]
+    fn a_row_is_in_hand_until_it_is_settled_or_its_time_is_over() {
+        let room = Room { rows: 10, bytes: 100, most: 100, payload: 100 };
+        let mut in_hand = InHand { window: Window { rows: 3, bytes: 90 }, rows: BTreeMap::new() };
+        let token = |id: &str| id.as_bytes().to_vec();
+        in_hand.take(["1", "2", "3"].map(|id| (token(id), 20)).into_iter(), 1_000);
+        assert_eq!(in_hand.left(room, 0), Room { rows: 0, bytes: 30, ..room });
+        let item = |id: &str, disposition| Settlement { token: token(id), disposition };
+        let items = [item("1", Disposition::Ack), item("2", Disposition::Extend), item("3", Disposition::Release)];
+        let answers = [Settled::Done, Settled::Done, Settled::Failed(Fault::new("POSTGRES.LOST", "gone"))];
+        in_hand.settled(items.iter().zip(&answers), 2_000);
+        assert_eq!(in_hand.left(room, 999), Room { rows: 1, bytes: 50, ..room });
+        assert_eq!(in_hand.left(room, 1_000), Room { rows: 2, bytes: 70, ..room }, "the third can be claimed again");
+        in_hand.take([(token("4"), 1)].into_iter(), 1_500);
+        assert_eq!(in_hand.rest(1_500).collect::<Vec<_>>(), [token("2")]);
+        assert_eq!(in_hand.left(room, 1_500), Room { rows: 3, bytes: 90, ..room });
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Sendable {
         }
         token
     }
+
+    /// Bytes of the payload that is handed over.
+    pub(super) fn bytes(&self) -> u32 {
+        if self.omitted.is_some() { 0 } else { u32::try_from(self.event.payload.len()).unwrap_or(u32::MAX) }
+    }
 }
 
 /// The row's key in a token of [`Sendable::token`].

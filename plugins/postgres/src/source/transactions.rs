@@ -1,7 +1,7 @@
 //! Rows in hand by their locks: a lane's transaction stays open until all of its rows are settled, or its time is over.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use waybill_plugin::deadline::Deadline;
@@ -9,8 +9,8 @@ use waybill_plugin::source::{Delivery, Disposition, Settled, Settlement, Token};
 use waybill_plugin::transport::{CallInfo, PluginError};
 
 use super::Brought;
-use super::lane::{Lane, Room};
-use super::sorting::{Bytes, Sendable, Sorted, delivery, row_of, sort};
+use super::lane::{Lane, Room, Window};
+use super::sorting::{Bytes, Sorted, delivery, row_of, sort};
 use crate::database::{Begun, Database, Ended, Open};
 use crate::marking::{Marking, error_text};
 use crate::table::claim::Wanted;
@@ -26,6 +26,8 @@ pub(super) struct Transactions {
     slots: RefCell<Vec<Slot>>,
     /// Most rows of one transaction: each lane has its part of the window, so that one is claimed while another is handled.
     share: u32,
+    /// What may be unsettled at once, in all lanes together.
+    window: Window,
     next: Cell<u32>,
     /// Deliveries that can't be settled any more, until they are told.
     lost: RefCell<Vec<Token>>,
@@ -49,8 +51,8 @@ struct Transaction {
     number: u32,
     connection: Connection,
     statements: Rc<Statements>,
-    /// What names its rows.
-    unsettled: BTreeSet<Token>,
+    /// What names its rows, with the bytes of each payload.
+    unsettled: BTreeMap<Token, u32>,
     marking: Marking,
     /// How many rows it brought.
     rows: u32,
@@ -61,10 +63,20 @@ struct Transaction {
 }
 
 impl Transactions {
-    pub(super) fn new(lanes: impl Iterator<Item = Lane>, window: u32) -> Self {
+    pub(super) fn new(lanes: impl Iterator<Item = Lane>, window: Window) -> Self {
         let slots: Vec<Slot> = lanes.map(|lane| Slot { lane, state: State::Free }).collect();
-        let share = window.div_ceil(u32::try_from(slots.len()).unwrap_or(u32::MAX).max(1)).max(1);
-        Self { slots: RefCell::new(slots), share, next: Cell::new(0), lost: RefCell::default() }
+        let share = window.rows.div_ceil(u32::try_from(slots.len()).unwrap_or(u32::MAX).max(1)).max(1);
+        Self { slots: RefCell::new(slots), share, window, next: Cell::new(0), lost: RefCell::default() }
+    }
+
+    /// The room that is left by what is delivered and unsettled.
+    fn room(&self, room: Room) -> Room {
+        let slots = self.slots.borrow();
+        let unsettled = slots.iter().filter_map(|slot| match &slot.state {
+            State::Open(transaction) => Some(transaction.unsettled.values().copied()),
+            State::Free | State::Busy => None,
+        });
+        self.window.left(room, unsettled.flatten())
     }
 
     /// Claims in every lane that has no transaction, as far as there is room.
@@ -76,6 +88,7 @@ impl Transactions {
         now: u64,
     ) -> Result<Brought, PluginError> {
         self.expire(call, database, now).await;
+        let room = self.room(room);
         let count = self.slots.borrow().len();
         let mut brought = Brought { is_all: true, ..Brought::default() };
         // Not always the same one first: with room for one transaction only, each lane has its turn.
@@ -188,7 +201,7 @@ impl Transactions {
             number,
             connection,
             statements: statements.clone(),
-            unsettled: sorted.rows.iter().map(Sendable::token).collect(),
+            unsettled: sorted.rows.iter().map(|row| (row.token(), row.bytes())).collect(),
             rows: u32::try_from(sorted.rows.len()).unwrap_or(u32::MAX),
             first: sorted.first.unwrap_or_default(),
             marking: Marking::default(),
@@ -251,7 +264,7 @@ impl Transactions {
         if matches!(item.disposition, Disposition::Extend | Disposition::Nack(_)) {
             return (Settled::unsupported(), None);
         }
-        if !transaction.unsettled.remove(row) {
+        if transaction.unsettled.remove(row).is_none() {
             return (Settled::Lost, None);
         }
         let Some((id, invalid)) = row_of(row) else { return (Settled::Lost, None) };
@@ -332,7 +345,7 @@ impl Transactions {
     }
 
     fn lose(&self, transaction: &Transaction) {
-        let tokens = transaction.unsettled.iter().map(|row| token(transaction.number, row));
+        let tokens = transaction.unsettled.keys().map(|row| token(transaction.number, row));
         self.lost.borrow_mut().extend(tokens);
     }
 

@@ -143,6 +143,44 @@ async fn rows_can_be_claimed_by_the_word_for_it_and_extended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_more_rows_are_out_than_the_window_has_room_for() {
+    // So many aggregates that each lane has some.
+    let rows = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let rows: Vec<(u32, &str)> = (1..).zip(rows).collect();
+    for config in [json!({}), by_row()] {
+        let (server, mut client) = with_table(BY_STATUS).await;
+        insert(&mut client, &rows).await;
+        let source = source_with(&server, config, 1).await;
+        for settled in 0..3 {
+            let pulled = pull(&source, 10).await;
+            assert_eq!(pulled.deliveries.len(), 1, "{settled} are settled");
+            for _ in 0..3 {
+                assert_eq!(pull_now(&source, 10).await.deliveries.len(), 0, "{settled} are settled, and one is out");
+            }
+            let ack = item(&pulled.deliveries[0], Disposition::Ack);
+            assert_eq!(settle(&source, pulled.session, vec![ack]).await, [Settled::Done]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_hand_at_the_end_waits_again_at_once() {
+    for config in [json!({}), by_row()] {
+        let (server, mut client) = with_table(BY_STATUS).await;
+        insert(&mut client, &[(1, "a"), (2, "a"), (3, "a")]).await;
+        let first = source(&server, config.clone()).await;
+        let pulled = pull(&first, 10).await;
+        assert_eq!(ids(&pulled), ["outbox-1", "outbox-2", "outbox-3"]);
+        let ack = item(&pulled.deliveries[0], Disposition::Ack);
+        assert_eq!(settle(&first, pulled.session, vec![ack]).await, [Settled::Done]);
+        first.close(AMPLE).await;
+        assert_eq!(statuses(&mut client).await, ["published", "pending", "pending"]);
+        let second = source(&server, config).await;
+        assert_eq!(ids(&pull(&second, 10).await), ["outbox-2", "outbox-3"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_published_never_goes_back() {
     let (server, mut client) = with_table(BY_STATUS).await;
     insert(&mut client, &[(1, "a")]).await;

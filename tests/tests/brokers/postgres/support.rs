@@ -44,8 +44,13 @@ pub async fn table(server: &Server, more: Value) -> Arc<WasmTable> {
 
 /// A source at this server, with more configuration.
 pub async fn source(server: &Server, more: Value) -> Arc<WasmSource> {
+    source_with(server, more, 50).await
+}
+
+/// The same with so many rows that may be unsettled at once.
+pub async fn source_with(server: &Server, more: Value, window: u32) -> Arc<WasmSource> {
     let plugin = bundled("postgres", World::Source).await;
-    let wants = SourceWants { window: 50, window_bytes: 1 << 20, on_overtaken: Overtaken::Stop, resume_after: None };
+    let wants = SourceWants { window, window_bytes: 1 << 20, on_overtaken: Overtaken::Stop, resume_after: None };
     let (source, opened) =
         WasmSource::start_supervised(plugin, settings(server, more), wants).await.expect("can serve");
     opened.expect("opens");
