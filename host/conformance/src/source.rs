@@ -217,7 +217,10 @@ async fn comes_again(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
     let (source, _outside) = start(plugin, case).await?;
     let pulled = first(&source).await?;
     let Some(before) = pulled.deliveries.first() else { return Err(not_applicable("it brought nothing")) };
-    settle(&source, pulled.session, before.token.clone(), Disposition::Release).await?;
+    // All of it: what shares a transaction or an acknowledgement with others comes again with them.
+    for delivery in &pulled.deliveries {
+        settle(&source, pulled.session, delivery.token.clone(), Disposition::Release).await?;
+    }
     let mut again = None;
     for _ in 0..PULLS_AFTER {
         let pulled = pull(&source).await.map_err(|error| call_failed(&error))?;

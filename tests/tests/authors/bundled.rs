@@ -121,6 +121,81 @@ async fn nats_passes_against_a_real_server() {
     passes("nats", World::Transport, &[&case], &["outcomes-in-order"]).await;
 }
 
+/// A queue that keeps the newest messages only: the check on memory alone sends more than a server should have to keep.
+#[tokio::test(flavor = "multi_thread")]
+async fn rabbitmq_passes_against_a_real_server() {
+    let server = rabbitmq::Server::shared().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    client.declare_exchange("suite-sent", "topic").await.unwrap();
+    client.declare_queue("suite-sent", &[("x-max-length", "50")]).await.unwrap();
+    client.bind("suite-sent", "suite-sent", "suite.#").await.unwrap();
+    let case = |name: &str, messages: &str| {
+        format!(
+            r#"
+            [case]
+            name = "{name}"
+            config = {{ servers = ["amqp://${{peer}}"], exchange = "suite-sent", rules = [
+              {{ match = "unbound.dead", unroutable = "dead-letter" }},
+              {{ match = "elsewhere", exchange = "suite-nowhere" }},
+            ] }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            {messages}
+            "#,
+            server.url().trim_start_matches("amqp://")
+        )
+    };
+    let publishes = case("publishes", "[[message]]\ndestination = \"suite.messages\"\nexpect = \"ack\"");
+    let each = [
+        ("suite.messages", "ack", ""),
+        ("unbound.held", "blocked", "RABBITMQ.UNROUTABLE"),
+        ("unbound.dead", "permanent", "RABBITMQ.UNROUTABLE"),
+        ("elsewhere", "blocked", "RABBITMQ.NO_EXCHANGE"),
+    ];
+    let each = case("each destination has its outcome", &messages(&each));
+    passes("rabbitmq", World::Transport, &[&publishes, &each], &[]).await;
+}
+
+/// Messages of a case: where each goes, how it ends, and the code if there is one.
+fn messages(all: &[(&str, &str, &str)]) -> String {
+    let message = |(destination, expect, code): &(&str, &str, &str)| {
+        let code = if code.is_empty() { String::new() } else { format!("code = \"{code}\"\n") };
+        format!("[[message]]\ndestination = \"{destination}\"\nexpect = \"{expect}\"\n{code}")
+    };
+    all.iter().map(message).collect()
+}
+
+/// Streams that keep the newest entries only, for the same reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_passes_against_a_real_server() {
+    let server = redis::Server::start().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    client.ask(&["SET", "suite.text", "no stream"]).await.unwrap();
+    let case = |name: &str, config: &str, messages: &str| {
+        format!(
+            r#"
+            [case]
+            name = "{name}"
+            config = {{ servers = ["redis://${{peer}}"], trim = {{ max_len = 50 }}{config} }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            {messages}
+            "#,
+            server.url().trim_start_matches("redis://")
+        )
+    };
+    let adds = case("adds", "", "[[message]]\ndestination = \"suite.messages\"\nexpect = \"ack\"");
+    let each = [
+        ("suite.messages", "ack", ""),
+        ("suite.text", "blocked", "REDIS.WRONG_TYPE"),
+        ("suite.unknown", "blocked", "REDIS.NO_STREAM"),
+    ];
+    let each = case("each destination has its outcome", ", create_streams = false", &messages(&each));
+    passes("redis", World::Transport, &[&adds, &each], &[]).await;
+}
+
 /// Through a consumer of the source's own, so that each check finds everything again.
 #[tokio::test(flavor = "multi_thread")]
 async fn nats_source_passes_against_a_real_server() {
@@ -193,11 +268,30 @@ async fn redis_source_passes_against_a_real_server() {
     passes("redis-source", World::Source, &[&case], &[]).await;
 }
 
-/// As a table that is published directly: whatever a claim has is given back.
+/// Document 4's table under another name, with so many rows that wait.
+async fn table_to_bring(client: &mut postgres::Client) {
+    client.query(&postgres::BY_STATUS.replace("outbox_", "brought_")).await.unwrap();
+    let rows = format!(
+        "INSERT INTO brought_events (routing_key, aggregate_type, aggregate_id, payload) \
+         SELECT 'orders.created', 'order', n::text, json_build_object('n', n) FROM generate_series(1, {WAITING}) n"
+    );
+    client.query(&rows).await.unwrap();
+}
+
+/// What becomes of the rows of [`table_to_bring`]: one was rejected, all others were taken off.
+async fn assert_brought(client: &mut postgres::Client) {
+    let sql = "SELECT status, count(*) FROM brought_events GROUP BY status ORDER BY status";
+    let all = [["failed".to_owned(), "1".to_owned()], ["published".to_owned(), (WAITING - 1).to_string()]];
+    assert_eq!(client.query(sql).await.unwrap(), all);
+}
+
+/// Both of its roles, each at a table of its own. As a source it marks what is acknowledged and what is rejected: four rows of the
+/// suite's own checks. As a table that is published directly it gives back whatever a claim has.
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_passes_against_a_real_server() {
     let server = postgres::Server::start().await.unwrap();
     let mut client = server.client().await.unwrap();
+    table_to_bring(&mut client).await;
     client.query(postgres::BY_STATUS).await.unwrap();
     let rows = "INSERT INTO outbox_events (id, routing_key, aggregate_type, aggregate_id, payload) VALUES \
                 (1, 'orders.created', 'order', 'a', '{\"n\":1}'), (2, 'orders.created', 'order', 'b', '{\"n\":2}')";
@@ -215,7 +309,26 @@ async fn postgres_passes_against_a_real_server() {
         row(1, "a"),
         row(2, "b")
     );
-    passes("postgres", World::Table, &[&case], &[]).await;
+    let brought = r#"{ url = "postgres://app@${peer}/app", table = "brought_events" }"#;
+    let brought = case_of(brought, &format!("127.0.0.1:{}", server.port()), 4);
+    let report = passes("postgres", World::Database, &[&brought, &case], &[]).await;
+    for name in ["outage", "peer-silent", "window", "table: locked-once"] {
+        assert!(report.check(name).is_some(), "{name} is told: {report:#?}");
+    }
+    assert_brought(&mut client).await;
+}
+
+/// As a source that has rows in hand by the word for it. The checks of a peer that is away end like a crash: what they had waits for `claim_ttl`.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_passes_with_rows_that_are_claimed_by_the_word_for_it() {
+    let server = postgres::Server::start().await.unwrap();
+    let mut client = server.client().await.unwrap();
+    table_to_bring(&mut client).await;
+    let config =
+        r#"{ url = "postgres://app@${peer}/app", table = "brought_events", claim = "row", claim_ttl = "10s" }"#;
+    let case = case_of(config, &format!("127.0.0.1:{}", server.port()), 4);
+    passes("postgres", World::Source, &[&case], &[]).await;
+    assert_brought(&mut client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
