@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use waybill_testkit::inbound::{Answer, Called, HandlerServer, handled, published};
+use waybill_testkit::inbound::{Answer, Called, HandlerServer, Shape, handled, published};
 use waybill_testkit::nats;
 use waybill_testkit::process::{Host, Launch, binary, free_port};
 use waybill_tests::guests;
@@ -36,12 +36,20 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 async fn what_sixty_four_senders_send_is_processed_once_whoever_is_killed() {
     let found = handled(&binary().unwrap(), &folder("inbox-kill")).await.unwrap();
     assert!(found.breaches.is_empty(), "{found}");
-    assert_eq!((found.sent, found.kills), (64 * 60, 6), "{found}");
+    assert_eq!((found.sent, found.kills, found.met), (64 * 60, 6, 6), "each kill meets a call: {found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hosts_publish_a_table_whole_and_in_order_whoever_is_killed() {
-    let found = published(&binary().unwrap(), &folder("table-kill")).await.unwrap();
+    let found = published(&binary().unwrap(), &folder("table-kill"), Shape::ByStatus).await.unwrap();
+    assert!(found.breaches.is_empty(), "{found}");
+    assert_eq!(found.kills, 6, "{found}");
+}
+
+/// Document 5's table as it is: rows of one transaction have one stamp, and go in the order of their ids.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hosts_publish_rows_in_order_of_their_stamps_and_ids_whoever_is_killed() {
+    let found = published(&binary().unwrap(), &folder("stamped-table-kill"), Shape::ByPublication).await.unwrap();
     assert!(found.breaches.is_empty(), "{found}");
     assert_eq!(found.kills, 6, "{found}");
 }

@@ -23,7 +23,7 @@ use crate::process::{Host, Launch};
 
 pub use handled::{Handled, handled};
 pub use handler::{Answer, Called, HandlerServer};
-pub use published::{Published, published};
+pub use published::{Published, Shape, published};
 
 /// When nothing has moved for this long, something is wrong: longer than a host that was killed at a bad moment is cautious.
 const STALLED_AFTER: Duration = Duration::from_secs(120);
