@@ -47,6 +47,8 @@ pub struct SourceView {
     pub lag: Option<u64>,
     /// Messages that its peer removed before they were read.
     pub overtaken: u64,
+    /// How often its stream, topic or table was made anew: what wasn't read of the one before is gone.
+    pub made_anew: u64,
     /// Rows that stand failed in its table.
     pub failed: Option<u64>,
     /// `ready`, `degraded`, `blocked` or `down`.

@@ -37,8 +37,8 @@ const RELEASE_MIN: Duration = Duration::from_secs(1);
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Who gives shards back ends by itself when the drain time is over; one that is this much late waits for the store.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
-/// Each transport gets this long to end in good order.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Whatever has instances gets this long to end in good order: a transport, a table, a source, a handler.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shards get this long to say that they go by another configuration.
 const REROUTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a removed transport is asked whether its calls have ended.

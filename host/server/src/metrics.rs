@@ -149,6 +149,11 @@ pub const INBOX_METRICS: &Table = &[
     ("tx_direct_claim_ms", "Time of claims of rows, by source, in milliseconds."),
 ];
 
+    ("waybill_source_made_anew_total", "How often what a source reads from was made anew."),
+    (
+        "waybill_source_place_lost_total",
+        "How often more of a source was unsettled than is followed, so that a restart begins where it stood before.",
+    ),
 /// Metrics of plugins, recorded by the sandbox.
 pub const PLUGIN_METRICS: &Table = &[
     ("waybill_plugin_calls_total", "Calls into a plugin, by transport, plugin, generation and result."),

@@ -175,7 +175,12 @@ impl Consumer {
 
     /// Where a message lies: the same at a redelivery, another in a stream that was made anew under the same name.
     pub(crate) fn position(&self, sequence: u64) -> String {
-        format!("{}@{}/{sequence}", self.stream, self.created)
+        format!("{}/{sequence}", self.place())
+    }
+
+    /// The stream itself, another one when it was made anew under the same name.
+    pub(crate) fn place(&self) -> String {
+        place(&self.stream, &self.created)
     }
 
     /// Milliseconds until it is delivered again.
@@ -222,6 +227,11 @@ impl Consumer {
     }
 }
 
+/// A stream by its name and when it was made.
+fn place(stream: &str, created: &str) -> String {
+    format!("{stream}@{created}")
+}
+
 /// Where a consumer of our own begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Resume {
@@ -248,6 +258,14 @@ impl Resume {
         Some(Self::At { created: consumer.created.clone(), sequence })
     }
 
+    /// The stream of a position that was kept.
+    pub(crate) fn stream(&self) -> Option<&str> {
+        match self {
+            Self::Behind(position) => position.rsplit_once('/').map(|(place, _)| place),
+            Self::Start | Self::At { .. } => None,
+        }
+    }
+
     /// The place where to begin in the stream that is there now; none = at its start.
     fn next(&self, stream: &str, created: &str) -> Option<u64> {
         match self {
@@ -255,7 +273,7 @@ impl Resume {
             Self::Behind(position) => {
                 let (place, sequence) = position.rsplit_once('/')?;
                 let sequence: u64 = sequence.parse().ok()?;
-                (place == format!("{stream}@{created}")).then_some(sequence + 1)
+                (place == self::place(stream, created)).then_some(sequence + 1)
             }
             Self::At { created: before, sequence } => (before == created).then_some((*sequence).max(1)),
         }

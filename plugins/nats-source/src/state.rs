@@ -31,6 +31,10 @@ pub(crate) struct State {
     lost: RefCell<Vec<Vec<u8>>>,
     /// Messages that were removed before they were read, not told yet.
     overtaken: Cell<u64>,
+    /// The stream that was read last, also before this instance was opened where that is known.
+    stream: RefCell<Option<String>>,
+    /// How often that was made anew, not told yet.
+    made_anew: Cell<u64>,
     quiet: Cell<bool>,
     /// The consumer may not be there any more, or not be the same.
     is_unsure: Cell<bool>,
@@ -39,15 +43,19 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(wants: &SourceArgs, instances: u32) -> Self {
         let after = wants.attributes.iter().find(|(name, _)| name == RESUME_AFTER);
+        let resume = after.map_or(Resume::Start, |(_, position)| Resume::Behind(position.clone()));
+        let stream = resume.stream().map(str::to_owned);
         Self {
             on_overtaken: wants.on_overtaken,
             window: wants.window,
             instances: instances.max(1),
             consumer: RefCell::default(),
-            resume: RefCell::new(after.map_or(Resume::Start, |(_, position)| Resume::Behind(position.clone()))),
+            resume: RefCell::new(resume),
             unsettled: RefCell::default(),
             lost: RefCell::default(),
             overtaken: Cell::new(0),
+            stream: RefCell::new(stream),
+            made_anew: Cell::new(0),
             quiet: Cell::new(false),
             is_unsure: Cell::new(false),
         }
@@ -91,6 +99,7 @@ impl State {
             Some(_) => self.gone(),
             None => {}
         }
+        self.reads(&consumer);
         let count = consumer.overtaken;
         let before = self.consumer.borrow().as_ref().map_or(0, |before| before.overtaken);
         if count > before {
@@ -107,6 +116,17 @@ impl State {
         self.is_unsure.set(false);
         self.consumer.replace(Some(consumer));
         Ok(())
+    }
+
+    /// Notes the stream that a consumer is of.
+    fn reads(&self, consumer: &Consumer) {
+        let place = consumer.place();
+        let before = self.stream.replace(Some(place.clone())).filter(|before| *before != place);
+        // Another name is what the operator wanted.
+        let of_this_name = format!("{}@", consumer.stream);
+        if before.is_some_and(|before| before.starts_with(&of_this_name)) {
+            self.made_anew.set(self.made_anew.get() + 1);
+        }
     }
 
     /// The consumer is there no more: what it delivered comes again, from another one.
@@ -217,10 +237,12 @@ impl State {
         if let Some(consumer) = self.consumer.borrow().as_ref() {
             notices = notices.with_attribute("lag", consumer.pending.to_string());
         }
-        match self.overtaken.take() {
-            0 => notices,
-            count => notices.with_attribute("overtaken", count.to_string()),
+        for (name, count) in [("overtaken", self.overtaken.take()), ("made-anew", self.made_anew.take())] {
+            if count > 0 {
+                notices = notices.with_attribute(name, count.to_string());
+            }
         }
+        notices
     }
 }
 

@@ -198,3 +198,33 @@ fn being_overtaken_stops_or_is_counted_once() {
     assert_eq!(told(state.notices()), Some(("overtaken".to_owned(), "3".to_owned())));
     assert_eq!(told(state.notices()), None);
 }
+
+#[test]
+fn a_stream_that_was_made_anew_is_told_once() {
+    let told = |state: &State| {
+        let attributes = state.notices().attributes;
+        attributes.into_iter().find(|(name, _)| name == "made-anew").map(|(_, count)| count)
+    };
+    let state = state(Overtaken::Stop);
+    let (first, second) = (on_a_stream_of("2026-11-26T00:00:00Z"), on_a_stream_of("2026-11-27T00:00:00Z"));
+    state.found(first.clone()).unwrap();
+    state.found(first.clone()).unwrap();
+    assert_eq!(told(&state), None);
+    // Its consumer went with it, and another one is found later.
+    state.gone();
+    state.found(second.clone()).unwrap();
+    assert_eq!((told(&state), told(&state)), (Some("1".to_owned()), None));
+
+    // It was made anew while nothing ran; a position in another stream says nothing of this one.
+    for (position, expected) in [
+        (first.position(7), Some("1".to_owned())),
+        (second.position(7), None),
+        ("ELSEWHERE@2026-11-26T00:00:00Z/7".to_owned(), None),
+    ] {
+        let attributes = vec![(RESUME_AFTER.to_owned(), position.clone())];
+        let wants = SourceArgs { window: 50, window_bytes: 1_000, on_overtaken: Overtaken::Stop, attributes };
+        let state = State::new(&wants, 1);
+        state.found(second.clone()).unwrap();
+        assert_eq!(told(&state), expected, "{position}");
+    }
+}

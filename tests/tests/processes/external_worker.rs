@@ -14,6 +14,8 @@ use tokio::process::{Child, Command};
 use waybill_testkit::api::Api;
 use waybill_testkit::process::{Host, Launch, binary};
 
+use crate::inbound::until;
+
 /// Far longer than anything here takes: a broken host must not hang the suite.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -108,18 +110,9 @@ impl Scene {
 
     async fn until_states(&self, wanted: &[(&str, &str)]) {
         for (id, state) in wanted {
-            eventually(&format!("{id} is {state}"), async || self.message(id).await["state"] == *state).await;
+            until(&format!("{id} is {state}"), async || self.message(id).await["state"] == *state).await;
         }
     }
-}
-
-async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "it never came true that {what}");
 }
 
 fn memory(id: &str, payload: Value) -> Value {
@@ -149,7 +142,7 @@ async fn a_worker_delivers_retries_gives_up_and_finds_repeats() {
             ("hopeless", "dead"),
         ])
         .await;
-    eventually("the worker has said all", async || worker.results().values().flatten().count() == 10).await;
+    until("the worker has said all", async || worker.results().values().flatten().count() == 10).await;
     let results = worker.results();
     assert_eq!(results["plain"], ["outbox_flush_success"]);
     assert_eq!(results["repeat"], ["outbox_flush_dedup_hit"]);
@@ -199,7 +192,7 @@ async fn a_store_that_answers_garbage_fails_the_attempt_and_never_the_worker() {
     scene.until_states(&wanted).await;
     scene.send(vec![memory("after", json!({ "text": "a" }))]).await;
     scene.until_states(&[("after", "done")]).await;
-    eventually("the worker has said all", async || worker.results().contains_key("after")).await;
+    until("the worker has said all", async || worker.results().contains_key("after")).await;
     let results = worker.results();
     for id in &ids {
         assert_eq!(results[id], ["outbox_flush_retry", "outbox_flush_dead"], "{id}");
@@ -215,12 +208,11 @@ async fn a_worker_that_stalls_past_its_lease_hears_that_another_has_the_message(
     let scene = Scene::open().await;
     scene.send(vec![memory("slow", json!({ "text": "a", "slow_s": 30 }))]).await;
     let stalled = scene.worker("stalled", &["--lease-ms", "8000"]);
-    eventually("the first worker has it", async || scene.message("slow").await["lease"]["worker"] == "stalled").await;
+    until("the first worker has it", async || scene.message("slow").await["lease"]["worker"] == "stalled").await;
     let other = scene.worker("other", &["--lease-ms", "60000"]);
     scene.until_states(&[("slow", "done")]).await;
     assert_eq!(scene.message("slow").await["history"][0]["worker"], "other");
-    eventually("both have said what they know", async || !stalled.lines().is_empty() && !other.lines().is_empty())
-        .await;
+    until("both have said what they know", async || !stalled.lines().is_empty() && !other.lines().is_empty()).await;
     assert_eq!(other.results()["slow"], ["outbox_flush_success"]);
     let line = stalled.lines().remove(0);
     assert_eq!((&line["result"], &line["state"]), (&json!("outbox_flush_conflict"), &json!("done")));
@@ -251,7 +243,7 @@ async fn a_worker_killed_in_the_middle_of_its_batch_loses_nothing() {
         )
         .await;
     let mut killed = scene.worker("killed", &["--limit", "20", "--lease-ms", "24000"]);
-    eventually("it is in the middle of its batch", async || killed.lines().len() >= 5).await;
+    until("it is in the middle of its batch", async || killed.lines().len() >= 5).await;
     killed.child.kill().await.unwrap();
     let done = killed.results().len();
     assert!(done < 20, "it was too fast to be killed in the middle: {done}");
@@ -288,7 +280,7 @@ async fn leases_dont_survive_the_host_and_no_message_is_lost_with_it() {
         }
         // A host that has just taken its shard over may not have read all of it yet.
         let mut items: Vec<Value> = Vec::new();
-        eventually("all of them are given out", async || {
+        until("all of them are given out", async || {
             let claimed = api.post("/v1/outbox/claim", &claim).await.unwrap().body;
             items.extend(claimed["items"].as_array().unwrap().iter().cloned());
             items.len() >= 10

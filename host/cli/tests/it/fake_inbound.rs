@@ -200,6 +200,7 @@ fn source(name: &str) -> SourceView {
         caught_up: Some(false),
         lag: Some(3_000),
         overtaken: 0,
+        made_anew: 0,
         failed: (name == "table").then_some(2),
         health: Health::Ready,
         health_detail: None,

@@ -39,8 +39,17 @@ pub struct InboxShardRecord {
     pub suspicion: Suspicion<Fingerprint>,
     /// Rows by context: at most [`super::limits::CONTEXTS_MAX`] and those that count together.
     pub contexts: BTreeMap<Arc<str>, ContextCount>,
-    /// Position up to which everything of a source is settled, of those that have no place of their own at their peer.
-    pub positions: BTreeMap<SourceName, String>,
+    /// Sources that have no place of their own at their peer.
+    pub positions: BTreeMap<SourceName, SourcePosition>,
+}
+
+/// How far a source is settled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourcePosition {
+    /// Everything up to there is.
+    pub position: String,
+    /// Age at which an owner first found no source of this name in its configuration; none while there is one.
+    pub unnamed_since: Option<OwnedAge>,
 }
 
 /// Rows of one context.

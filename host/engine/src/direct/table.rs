@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -22,8 +22,9 @@ use super::config::TableConfig;
 use super::meter::TableMeter;
 use super::record::Record;
 use super::sightings::Sightings;
-use super::view::Counted;
+use super::view::Counts;
 use super::worker;
+use crate::engine::CLOSE_TIMEOUT;
 use crate::inbox::Seats;
 use crate::shard::Context;
 
@@ -33,8 +34,6 @@ pub(super) const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(40);
 pub(super) const PAUSED_HOLD: Duration = Duration::from_secs(1);
 /// Pause before the store is asked again for what it knows of a table.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
-/// Instances get this long to end in good order.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A table on this host.
 pub(crate) struct PublishedTable {
@@ -51,7 +50,7 @@ pub(crate) struct PublishedTable {
     pub(super) meter: TableMeter,
     /// Why nothing could be claimed or marked lately; none = the last time something could.
     pub(super) trouble: Mutex<Option<Fault>>,
-    pub(super) counted: AsyncMutex<Option<Counted>>,
+    pub(super) counts: Counts,
     wakes: Notify,
     ending: CancellationToken,
     /// It has ended, in good order or not.
@@ -78,7 +77,7 @@ impl PublishedTable {
             open: Mutex::default(),
             locked: AtomicU64::new(0),
             trouble: Mutex::default(),
-            counted: AsyncMutex::default(),
+            counts: Counts::default(),
             wakes: Notify::new(),
             ending,
             ended: CancellationToken::new(),

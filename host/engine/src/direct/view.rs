@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 use waybill_api::inbox::{ContextStats, Waiters};
 use waybill_api::sources::{Publish, SourceView};
@@ -25,23 +27,35 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(20);
 const KEYS_SHOWN: usize = 5;
 
 /// What the database counted, and when it was asked. None: it gave no answer.
-pub(super) type Counted = (Instant, Option<Vec<table::ContextStats>>);
+type Counted = (Instant, Option<Vec<table::ContextStats>>);
+
+/// Rows by context, as the database counts them.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Held while the database counts, so that it is asked once for all who want to know.
+    latest: AsyncMutex<Option<Counted>>,
+    /// The last whole count: what stands while the next one is under way, or fails.
+    whole: Mutex<Option<Vec<table::ContextStats>>>,
+}
 
 impl PublishedTable {
     /// Rows by context, as counted at most [`COUNT_EVERY`] ago.
     async fn counts(&self) -> Option<Vec<table::ContextStats>> {
-        let mut counted = self.counted.lock().await;
-        if let Some((_, counts)) = counted.as_ref().filter(|(at, _)| at.elapsed() < COUNT_EVERY) {
+        let mut latest = self.counts.latest.lock().await;
+        if let Some((_, counts)) = latest.as_ref().filter(|(at, _)| at.elapsed() < COUNT_EVERY) {
             return counts.clone();
         }
         let counts = match self.config.table.stats(QUESTION_TIMEOUT).await {
-            Ok(counts) => Some(counts),
+            Ok(counts) => {
+                *self.counts.whole.lock() = Some(counts.clone());
+                Some(counts)
+            }
             Err(CallError { fault, .. }) => {
                 tracing::debug!(source = %self.config.source, code = fault.code, reason = fault.reason, "rows of a table can't be counted");
                 None
             }
         };
-        *counted = Some((Instant::now(), counts.clone()));
+        *latest = Some((Instant::now(), counts.clone()));
         counts
     }
 
@@ -63,14 +77,18 @@ impl PublishedTable {
         degraded(format!("the table refuses the marks of {} rows ({}, ...)", unmarkable.len(), keys.join(", ")))
     }
 
-    /// The same counts for who can't wait longer: a slow count goes on in a task of its own, and is there the next time.
+    /// The same counts for who can't wait longer: a slow count goes on in a task of its own, and is there the next time. Until then the
+    /// last whole one stands, or an alert would go off and on with each count that takes its time.
     async fn counts_within(self: &Arc<Self>, within: Duration) -> Option<Vec<table::ContextStats>> {
-        if self.counted.try_lock().is_err() {
-            return None;
-        }
-        let table = Arc::clone(self);
-        let counting = tokio::spawn(async move { table.counts().await });
-        timeout(within, counting).await.ok()?.ok()?
+        let is_counting = self.counts.latest.try_lock().is_err();
+        let counts = if is_counting {
+            None
+        } else {
+            let table = Arc::clone(self);
+            let counting = tokio::spawn(async move { table.counts().await });
+            timeout(within, counting).await.ok().and_then(Result::ok).flatten()
+        };
+        counts.or_else(|| self.counts.whole.lock().clone())
     }
 
     async fn health_within(&self, within: Duration) -> HealthReport {
@@ -104,6 +122,7 @@ impl PublishedTable {
             caught_up: lag.map(|lag| lag == 0),
             lag,
             overtaken: 0,
+            made_anew: 0,
             failed: sum(|row| row.dead),
             health: health.health,
             health_detail: health.detail,

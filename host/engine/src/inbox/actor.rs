@@ -24,9 +24,10 @@ use super::meter::CountsTold;
 use super::reads::Reads;
 use super::requests::Requests;
 use super::settings::HomeSettings;
-use super::sources::{CLOSE_TIMEOUT, Places, close_within};
+use super::sources::{Places, close_within};
 use super::{InboxHandle, SHUTTING_DOWN, Shared};
 use crate::commit::{Condition, Driven, End, Flight};
+use crate::engine::CLOSE_TIMEOUT;
 use crate::shard::{Lease, ShardHandle};
 
 /// Mail taken in one go before the loop looks at its other work.

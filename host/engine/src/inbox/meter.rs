@@ -80,6 +80,16 @@ impl InboxMeter {
     }
 
     /// Deliveries that can't be settled any more.
+    /// What a source reads from was made anew.
+    pub fn made_anew(&self, source: &SourceName, count: u64) {
+        counter!("waybill_source_made_anew_total", "source" => source.to_string()).increment(count);
+    }
+
+    /// Where a source stands isn't followed any more.
+    pub fn place_lost(&self, source: &SourceName) {
+        counter!("waybill_source_place_lost_total", "source" => source.to_string()).increment(1);
+    }
+
     pub fn lost(&self, source: &SourceName, cause: &'static str, count: usize) {
         counter!("waybill_source_lost_total", "source" => source.to_string(), "cause" => cause).increment(count as u64);
     }

@@ -1,6 +1,7 @@
 //! Sources: paused, opened again, overtaken, revoked, provisioned.
 
 use waybill_core::code::Code;
+use waybill_core::inbox::limits::UNSETTLED_FOLLOWED_MAX;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::source::{Notices, OpenSource, SourceDelivery};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health};
@@ -235,4 +236,50 @@ async fn a_source_without_a_place_of_its_own_begins_behind_what_was_settled_with
     let _host = world.start().await;
     eventually("it is opened again", async || world.shop.resumed().len() == 2).await;
     assert_eq!(world.shop.resumed(), [None, Some("queue/1".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_was_made_anew_is_counted_and_shown() {
+    let world = World::new();
+    let host = world.start().await;
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    assert_eq!(host.shop().await.made_anew, 0);
+    for _ in 0..2 {
+        let anew = Notices { attributes: vec![("made-anew".to_owned(), "1".to_owned())], ..Notices::default() };
+        world.shop.tell(anew);
+    }
+    eventually("it is counted each time", async || host.shop().await.made_anew == 2).await;
+    assert_eq!(host.shop().await.health, Health::Ready, "it goes on in the new one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_whose_place_is_not_followed_any_more_says_so() {
+    let world = World::new();
+    world.shop.set_features(&["resumes"]);
+    world.shop.set_settle_within(seconds(3_600));
+    let window = 4_096;
+    let source = SourceConfig { window, ..world.source() };
+    let host = world.launch("host-a", world.inbound(vec![source], vec![world.consumer()]), |_| {});
+    host.until_written().await;
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    // The broker forgets what it delivered: no position of it is ever settled.
+    world.shop.lose_settlements(true);
+    for _ in 0..UNSETTLED_FOLLOWED_MAX {
+        world.shop.send("m-1", "orders.paid", "1");
+    }
+    let all = UNSETTLED_FOLLOWED_MAX + 1;
+    eventually("all of it came", async || {
+        world.shop.standings().iter().filter(|standing| **standing != Standing::Waits).count() == all
+    })
+    .await;
+    assert_eq!(host.shop().await.health, Health::Ready, "it is followed to the last one");
+    world.shop.send("m-1", "orders.paid", "1");
+    eventually("it says so", async || host.shop().await.health == Health::Degraded).await;
+    let told = host.outbox.ready().await.into_iter().find(|check| check.name == "source shop").unwrap();
+    assert!(told.detail.contains("more of it is unsettled than is followed"), "{}", told.detail);
+    world.shop.lose_settlements(false);
+    world.shop.break_connections();
+    eventually("a new session is followed again", async || host.shop().await.health == Health::Ready).await;
 }

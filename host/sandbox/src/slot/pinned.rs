@@ -110,8 +110,7 @@ impl Handler for Pinned {
     }
 
     fn limits(&self) -> HandlerLimits {
-        let TransportLimits { lanes, calls_per_lane, max_batch, max_batch_bytes, .. } = self.served().limits();
-        HandlerLimits { lanes, calls_per_lane, max_batch, max_batch_bytes }
+        self.served().handler_limits()
     }
 
     fn generation(&self) -> u32 {

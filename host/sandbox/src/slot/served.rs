@@ -119,6 +119,17 @@ impl Served {
         }
     }
 
+    /// The same in a handler's terms.
+    pub fn handler_limits(&self) -> HandlerLimits {
+        match self {
+            Self::Handler(handler) => handler.limits(),
+            Self::Transport(transport) => {
+                let TransportLimits { lanes, calls_per_lane, max_batch, max_batch_bytes, .. } = transport.limits();
+                HandlerLimits { lanes, calls_per_lane, max_batch, max_batch_bytes }
+            }
+        }
+    }
+
     pub async fn health(&self) -> HealthReport {
         match self {
             Self::Transport(transport) => transport.health().await,

@@ -37,6 +37,7 @@ fn source(name: &str, tenants: &[&str]) -> SourceView {
         caught_up: Some(true),
         lag: Some(7),
         overtaken: 0,
+        made_anew: 0,
         failed: None,
         health: Health::Ready,
         health_detail: Some("10.0.0.7 answers".into()),

@@ -1,13 +1,15 @@
 //! What the inbox keeps, written below a host: to receive something it would need a broker, and a later version one, too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use waybill_core::ids::{Place, Seq, ShardId, Tenant, host_made_id};
+use waybill_core::ids::{Place, Seq, ShardId, SourceName, Tenant, host_made_id};
+use waybill_core::inbox::direct::{DirectRecord, RowId};
 use waybill_core::inbox::fingerprint::HashSecret;
 use waybill_core::inbox::message::InboundMessage;
-use waybill_core::inbox::records::{InboxEnd, InboxWrite, SagaDoorGroup, SagaDoorItem};
+use waybill_core::inbox::records::{InboxEnd, InboxWrite, SagaDoorGroup, SagaDoorItem, SourcePosition};
 use waybill_core::inbox::seen::OwnedAge;
+use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
@@ -38,6 +40,9 @@ const TABLES: [&str; 10] = [
     "inbox_consumer",
     "saga_door",
 ];
+/// A source without a place of its own at its peer, and where it stands.
+const SOURCE: &str = "golden-stream";
+const POSITION: &str = "GOLDEN@2026-11-26T09:00:00Z/17";
 /// Bytes of a payload that doesn't lie in its row.
 const LARGE_BYTES: usize = 100_000;
 
@@ -59,6 +64,8 @@ pub async fn write(store: &SurrealStore, saga: &str) -> Step {
             let record = &mut commit.record;
             (record.age, record.secret, record.last) = (OwnedAge(1_000), SECRET, Seq(5));
             record.open.insert(record.beat, BTreeSet::from([Seq(5)]));
+            let position = SourcePosition { position: POSITION.into(), unnamed_since: None };
+            record.positions.insert(SourceName::new(SOURCE).unwrap(), position);
             let beat = record.beat;
             commit.writes = vec![
                 InboxWrite::PutRow(Arc::new(row(1, inbound("golden-row")))),
@@ -82,7 +89,17 @@ pub async fn write(store: &SurrealStore, saga: &str) -> Step {
     store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap();
     assert_eq!(store.bind_inbox_consumer(&consumer("ship"), "golden").await.unwrap(), "golden");
     let seen = early.into_iter().chain([late]).collect();
-    Step::Inbox { consumer: "ship".into(), seen, done: vec!["golden-1".into()], takes: 1 }
+    let positions = BTreeMap::from([(SOURCE.to_owned(), POSITION.to_owned())]);
+    Step::Inbox { consumer: "ship".into(), seen, done: vec!["golden-1".into()], takes: 1, positions }
+}
+
+/// Writes what a host notes of a table before it sends rows of it while it is cautious. Answers what has to be found of it.
+pub async fn write_table(store: &SurrealStore) -> Step {
+    let (host, source, row) = ("golden", "golden-table", "17");
+    let calling = [RowId(Arc::from(row))].into_iter().collect();
+    let record = DirectRecord { open: true, calling, ..DirectRecord::default() };
+    store.put_direct_record(host, &SourceName::new(source).unwrap(), &record).await.unwrap();
+    Step::Table { host: host.into(), source: source.into(), calling: vec![row.into()] }
 }
 
 /// Each table of the inbox has something in it, else a later version would find nothing to read.

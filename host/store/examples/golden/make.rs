@@ -524,6 +524,7 @@ impl Making {
     async fn inbox(&mut self, store: &SurrealStore) {
         let kept = inbox::write(store, SIGNALLED).await;
         self.steps.push(kept);
+        self.steps.push(inbox::write_table(store).await);
         let row = json!({ "id": "golden-row", "place": "inbox-0-1", "consumer": "ship", "attempts": 3 });
         let (large, full) = (json!({ "id": "golden-large" }), json!({ "id": "golden-full", "key": "order-17" }));
         self.get("stored messages", "/v1/inbox?filter=consumer%3Dship", json!({ "items": [row, large, full] }));

@@ -79,7 +79,7 @@ impl InboxStore for SurrealStore {
         consumer: &ConsumerName,
         id: Fingerprint,
     ) -> Result<Option<SeenHit>, StoreError> {
-        seen::find::find_in_any_minute(self, shard, consumer, id).await
+        seen::any_minute::find(self, shard, consumer, id).await
     }
 
     async fn tidy_inbox(

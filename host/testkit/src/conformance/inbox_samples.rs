@@ -10,7 +10,7 @@ use waybill_core::inbox::fingerprint::{ContentCheck, ContentDigest, Fingerprint,
 use waybill_core::inbox::message::InboundMessage;
 use waybill_core::inbox::records::{
     ContextCount, InboxCommit, InboxDead, InboxDone, InboxEnd, InboxRow, InboxShardRecord, InboxWrite, LastError,
-    SagaDoorItem, Take, TakeRecord,
+    SagaDoorItem, SourcePosition, Take, TakeRecord,
 };
 use waybill_core::inbox::seen::{OwnedAge, SeenMark, SeenPlace, SeenQuery};
 use waybill_core::outbox::records::DeadState;
@@ -173,8 +173,13 @@ pub fn full_record(token: u64, beat: u64) -> InboxShardRecord {
         open: BTreeMap::from([(7, BTreeSet::from([Seq(3), Seq(5)])), (9, BTreeSet::from([Seq(8)]))]),
         suspicion,
         contexts: BTreeMap::from([(Arc::from("sales"), ContextCount { count: 2, oldest_at: T0 })]),
-        positions: BTreeMap::from([(SourceName::new("shop").unwrap(), "ORDERS@2026-11-26T09:00:00Z/17".to_owned())]),
+        positions: BTreeMap::from([("shop", None), ("gone", Some(OwnedAge(120_000)))].map(position)),
     }
+}
+
+fn position((source, unnamed_since): (&str, Option<OwnedAge>)) -> (SourceName, SourcePosition) {
+    let position = format!("{source}@2026-11-26T09:00:00Z/17");
+    (SourceName::new(source).unwrap(), SourcePosition { position, unnamed_since })
 }
 
 /// Somebody who writes a shard's inbox.

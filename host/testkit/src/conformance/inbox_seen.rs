@@ -79,6 +79,24 @@ pub async fn what_was_filed_by_a_stamp_is_found_without_it(store: &impl Store) {
             );
         }
     }
+    // Its sender stamped one of them anew and earlier: what was finished last counts, whatever the stamps say.
+    let again = T0.plus(Duration::from_secs(300));
+    let mut stamped = mark("ship", IDS[1], 9);
+    stamped.place = SeenPlace::of(IDS[1], fingerprint("ship", IDS[1]), Some(again), T0);
+    writer
+        .commit(store, |commit| {
+            commit.record.age = OwnedAge(86_500_000);
+            commit.seen = vec![stamped];
+        })
+        .await;
+    for is_packed in [false, true] {
+        if is_packed {
+            writer.commit(store, |commit| commit.record.age = OwnedAge(2 * 86_400_000)).await;
+            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap() >= 1_000 {}
+        }
+        let hit = store.inbox_seen_in_any_minute(SHARD, &consumer("ship"), fingerprint("ship", IDS[1])).await.unwrap();
+        assert_eq!(hit, Some(SeenHit { check: ContentCheck(9), age: OwnedAge(86_500_000) }), "packed: {is_packed}");
+    }
     for (shard, name, id) in [(SHARD, "ship", "m-1"), (SHARD, "bill", IDS[2]), (ShardId(1), "ship", IDS[2])] {
         let hit = store.inbox_seen_in_any_minute(shard, &consumer(name), fingerprint(name, id)).await.unwrap();
         assert_eq!(hit, None, "{shard} {name} {id}");

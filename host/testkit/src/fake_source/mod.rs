@@ -9,6 +9,7 @@
 
 mod broker;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,7 +48,10 @@ pub struct FakeSource {
     overlaps: AtomicBool,
     pull_fails: Mutex<Option<CallError>>,
     settle_fails: AtomicBool,
-    notices: Mutex<Vec<LaneNotices>>,
+    settle_loses: AtomicBool,
+    /// Session that was pulled last.
+    pulled: AtomicU64,
+    notices: Mutex<VecDeque<LaneNotices>>,
     told: Notify,
     provisioned: Mutex<Result<Vec<ProvisionChange>, ProvisionError>>,
 }
@@ -79,6 +83,8 @@ impl FakeSource {
             settle_fails: AtomicBool::new(false),
             notices: Mutex::default(),
             told: Notify::new(),
+            settle_loses: AtomicBool::new(false),
+            pulled: AtomicU64::new(0),
             provisioned: Mutex::new(provisioned),
         })
     }
@@ -130,6 +136,11 @@ impl FakeSource {
     /// Lets a message arrive; its number.
     pub fn push(&self, delivery: SourceDelivery) -> usize {
         let number = self.broker.lock().push(delivery);
+    /// From now on the broker no longer knows what is to be settled, or does again.
+    pub fn lose_settlements(&self, loses: bool) {
+        self.settle_loses.store(loses, Ordering::Release);
+    }
+
         self.changed.notify_waiters();
         number
     }
@@ -164,10 +175,11 @@ impl FakeSource {
         self.changed.notify_waiters();
     }
 
-    /// Tells something besides, through the first lane.
+    /// Tells something besides, through the first lane, of the session that was pulled last: if that breaks before it is heard, nobody
+    /// hears it.
     pub fn tell(&self, notices: Notices) {
-        let session = self.sessions.load(Ordering::Acquire);
-        self.notices.lock().push(LaneNotices { lane: 0, session, notices });
+        let session = self.pulled.load(Ordering::Acquire);
+        self.notices.lock().push_back(LaneNotices { lane: 0, session, notices });
         self.told.notify_waiters();
     }
 
@@ -238,6 +250,14 @@ pub struct FakeSourcePlugin(pub Arc<FakeSource>);
 
 #[async_trait]
 impl SourcePlugin for FakeSourcePlugin {
+
+    /// What was told first of its session and isn't heard yet.
+    fn told(&self) -> Option<LaneNotices> {
+        let session = self.session();
+        let mut notices = self.source.notices.lock();
+        let first = notices.iter().position(|told| told.session == session)?;
+        notices.remove(first)
+    }
     fn name(&self) -> &str {
         &self.0.name
     }
@@ -309,6 +329,7 @@ impl Source for Connection {
 
     async fn settle(
         &self,
+            self.source.pulled.store(session, Ordering::Release);
         _lane: u32,
         session: u64,
         items: Vec<SourceSettlement>,
@@ -328,12 +349,15 @@ impl Source for Connection {
         Ok(settled)
     }
 
+        if self.source.settle_loses.load(Ordering::Acquire) {
+            return Ok(vec![Settled::Lost; items.len()]);
+        }
     async fn next_notices(&self) -> LaneNotices {
         loop {
             let told = self.source.told.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            if let Some(notices) = self.source.notices.lock().pop() {
+            if let Some(notices) = self.told() {
                 return notices;
             }
             told.await;
@@ -361,5 +385,43 @@ impl Source for Connection {
             self.source.broker.lock().give_back(Some(session));
             self.source.changed.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const WAIT: Duration = Duration::from_millis(1);
+
+    fn revoked(group: &str) -> Notices {
+        Notices { revoked: vec![group.to_owned()], ..Notices::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_it_tells_is_of_the_session_that_was_pulled_and_comes_in_order() {
+        let shop = FakeSource::new("shop");
+        let plugin = FakeSourcePlugin(Arc::clone(&shop));
+        let serving = plugin.open(OpenSource::default()).await.unwrap();
+        let session = serving.pull(0, 1, 1, WAIT).await.unwrap().session;
+        // Its successor is open beside it, and isn't pulled yet.
+        let beside = plugin.open(OpenSource::default()).await.unwrap();
+        for group in ["p-0", "p-1"] {
+            shop.tell(revoked(group));
+        }
+        assert!(tokio::time::timeout(WAIT, beside.next_notices()).await.is_err(), "nothing was told of its session");
+        for group in ["p-0", "p-1"] {
+            let told = serving.next_notices().await;
+            assert_eq!((told.session, told.notices.revoked), (session, vec![group.to_owned()]));
+        }
+        // A session that broke tells nothing, and what is told then is of the one that follows.
+        shop.tell(revoked("p-2"));
+        shop.break_connections();
+        let next = serving.pull(0, 1, 1, WAIT).await.unwrap().session;
+        assert_ne!(next, session);
+        shop.tell(revoked("p-3"));
+        let told = serving.next_notices().await;
+        assert_eq!((told.session, told.notices.revoked), (next, vec!["p-3".to_owned()]));
     }
 }

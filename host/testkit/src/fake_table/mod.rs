@@ -35,6 +35,7 @@ pub struct FakeTable {
     facts: Mutex<TableFacts>,
     claims: AtomicU32,
     notified: Notify,
+    count_time: Mutex<Duration>,
     closed: AtomicBool,
 }
 
@@ -55,6 +56,7 @@ impl FakeTable {
             facts: Mutex::new(facts),
             claims: AtomicU32::new(0),
             notified: Notify::new(),
+            count_time: Mutex::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -67,6 +69,11 @@ impl FakeTable {
     /// Tells that something new waits.
     pub fn notify(&self) {
         self.notified.notify_one();
+    }
+
+    /// From now on counting its rows takes so long.
+    pub fn set_count_time(&self, time: Duration) {
+        *self.count_time.lock() = time;
     }
 
     /// Claims that it was asked for.
@@ -117,6 +124,8 @@ impl Table for FakeTable {
     }
 
     async fn stats(&self, _timeout: Duration) -> Result<Vec<ContextStats>, CallError> {
+        let takes = *self.count_time.lock();
+        tokio::time::sleep(takes).await;
         Ok(self.database.stats())
     }
 

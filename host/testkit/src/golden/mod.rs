@@ -3,6 +3,7 @@
 //! A directory is an archive of what a real host of that version left behind when it was killed, and a manifest: requests
 //! with the answers that they have to get, in order. `cargo xtask golden` makes one of today's version, `tests/tests/processes/golden` opens all.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,15 @@ pub enum Step {
         done: Vec<String>,
         /// Messages that were taken and aren't finished.
         takes: usize,
+        /// Behind which position each source begins again that has no place of its own at its peer.
+        positions: BTreeMap<String, String>,
+    },
+    /// What a host noted of a table that it publishes directly. Read from the store itself.
+    Table {
+        host: String,
+        source: String,
+        /// Rows that were about to be sent.
+        calling: Vec<String>,
     },
     /// Rows of this table that could not be read lie in quarantine.
     Quarantined {

@@ -13,9 +13,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{AWAY, Answer, Called, HandlerServer, POLL, disorder, end, prepare, restart, until_nothing_is_left};
+use super::{
+    AWAY, Answer, Called, HandlerServer, POLL, STALLED_AFTER, disorder, end, prepare, restart, until_nothing_is_left,
+};
 use crate::api::Api;
 use crate::nats;
 use crate::process::Host;
@@ -37,6 +39,8 @@ const KEY: &str = "order-key";
 const PACE: Duration = Duration::from_millis(200);
 /// A call takes so long.
 const CALL: Duration = Duration::from_millis(120);
+/// Between two looks for a call that a kill may meet: short beside the call.
+const CALL_LOOK: Duration = Duration::from_millis(5);
 /// A sender waits so long before it tries again at a server that is away.
 const AWAY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -46,6 +50,8 @@ pub struct Handled {
     pub sent: u64,
     pub calls: usize,
     pub kills: usize,
+    /// Of those, such as met a message at the handler: its delivery wasn't settled, and its end not committed.
+    pub met: usize,
     /// Most deliveries that were seen unsettled at the server.
     pub most_unsettled: u64,
     /// Promises that were broken, a sentence each.
@@ -54,10 +60,10 @@ pub struct Handled {
 
 impl fmt::Display for Handled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sent, calls, kills, most_unsettled, .. } = self;
+        let Self { sent, calls, kills, met, most_unsettled, .. } = self;
         writeln!(
             f,
-            "{sent} sent of {MESSAGES} messages, {calls} calls, {kills} kills, {most_unsettled} unsettled at most"
+            "{sent} sent of {MESSAGES} messages, {calls} calls, {kills} kills of which {met} met a call, {most_unsettled} unsettled at most"
         )?;
         self.breaches.iter().take(20).try_for_each(|breach| writeln!(f, "  {breach}"))
     }
@@ -153,14 +159,20 @@ pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
             *most = unsettled.max(*most);
         }
     };
-    let (total, mut kills) = (SENDERS as u64 * MESSAGES, 0);
+    let (total, mut kills, mut met) = (SENDERS as u64 * MESSAGES, 0, 0);
     // In turn, each a share of the load apart.
     for share in 1..=6 {
         while sent.load(Ordering::Relaxed) < total * share / 8 {
             note(&server).await;
             sleep(POLL).await;
         }
+        // A kill that meets nothing shows nothing.
+        let until = Instant::now() + STALLED_AFTER;
+        while handler.under_way() == 0 && Instant::now() < until {
+            sleep(CALL_LOOK).await;
+        }
         kills += 1;
+        met += usize::from(handler.under_way() > 0);
         match share % 3 {
             0 => {
                 server.kill().await?;
@@ -207,7 +219,7 @@ pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
             .push(format!("{most_unsettled} were unsettled at once, {UNSETTLED_MAX} can be with a window of {WINDOW}"));
     }
     let sent = sent.load(Ordering::Relaxed);
-    Ok(Handled { sent, calls: calls.len(), kills, most_unsettled, breaches })
+    Ok(Handled { sent, calls: calls.len(), kills, met, most_unsettled, breaches })
 }
 
 /// What the host says of each message: processed, once.

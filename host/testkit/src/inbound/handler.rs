@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -65,6 +66,23 @@ type Script = dyn Fn(&Called) -> Answer + Send + Sync;
 struct Shared {
     script: Box<Script>,
     calls: Mutex<Vec<Called>>,
+    under_way: AtomicUsize,
+}
+
+/// A call that is neither answered nor broken off.
+struct UnderWay(Arc<Shared>);
+
+impl UnderWay {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.under_way.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A running handler. Dropping it kills it.
@@ -92,7 +110,8 @@ impl HandlerServer {
         address: SocketAddr,
         script: impl Fn(&Called) -> Answer + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared { script: Box::new(script), calls: Mutex::default() });
+        let shared =
+            Arc::new(Shared { script: Box::new(script), calls: Mutex::default(), under_way: AtomicUsize::new(0) });
         let mut server = Self { shared, address, runtime: None };
         server.restart().await?;
         Ok(server)
@@ -111,6 +130,11 @@ impl HandlerServer {
         self.shared.calls.lock().clone()
     }
 
+    /// Calls that aren't answered yet.
+    pub fn under_way(&self) -> usize {
+        self.shared.under_way.load(Ordering::Acquire)
+    }
+
     /// Ends it where it is: connections break, and calls under way get no answer.
     pub fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -123,19 +147,17 @@ impl HandlerServer {
     /// # Errors
     /// Its port isn't free again.
     pub async fn restart(&mut self) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let until = Instant::now() + FREE_WITHIN;
         let listener = loop {
             match std::net::TcpListener::bind(self.address) {
                 Ok(listener) => break listener,
-                Err(error) if Instant::now() > until => {
-                    runtime.shutdown_background();
-                    return Err(error);
-                }
+                Err(error) if Instant::now() > until => return Err(error),
                 Err(_) => sleep(TRY_EVERY).await,
             }
         };
         listener.set_nonblocking(true)?;
+        // Behind all that may fail or be given up: one that is dropped where others run ends them with a panic.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let routes = Router::new().route("/handle", post(handle)).with_state(Arc::clone(&self.shared));
         runtime.spawn(async move {
             // It runs until the runtime is gone.
@@ -165,6 +187,7 @@ async fn handle(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         body,
     };
     let answer = (shared.script)(&called);
+    let _under_way = UnderWay::begin(&shared);
     shared.calls.lock().push(called);
     sleep(answer.delay).await;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -180,6 +203,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_gives_up_while_its_port_is_taken_leaves_nothing_behind() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let start = HandlerServer::start_at(address, |_| Answer::status(200));
+        assert!(tokio::time::timeout(TRY_EVERY * 2, start).await.is_err(), "its port is taken");
+        drop(taken);
+        let server = HandlerServer::start_at(address, |_| Answer::status(200)).await.unwrap();
+        assert_eq!(server.address(), address);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_is_under_way_until_it_is_answered_or_broken_off() {
+        let mut server =
+            HandlerServer::start(|_| Answer::status(200).delayed(Duration::from_secs(3_600))).await.unwrap();
+        let url = server.url();
+        let call = tokio::spawn(reqwest::Client::new().post(url).body("{}").send());
+        let until = Instant::now() + FREE_WITHIN;
+        while server.under_way() == 0 && Instant::now() < until {
+            sleep(TRY_EVERY).await;
+        }
+        assert_eq!(server.under_way(), 1);
+        server.kill();
+        assert!(call.await.unwrap().is_err());
+        while server.under_way() > 0 && Instant::now() < until {
+            sleep(TRY_EVERY).await;
+        }
+        assert_eq!(server.under_way(), 0);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_it_remembers_outlives_its_death_and_its_calls_do_not() {

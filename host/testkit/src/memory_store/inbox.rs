@@ -109,9 +109,8 @@ impl InboxTables {
     /// What any minute of it has of an id.
     fn seen_in_any_minute(&self, shard: ShardId, consumer: &ConsumerName, id: Fingerprint) -> Option<SeenHit> {
         let is_it = |place: &SeenPlace| matches!(place.bucket, Bucket::Minute(_)) && place.member == Member::Hash(id);
-        let mut all =
-            self.seen.iter().filter(|((of, name, place), _)| *of == shard && name == consumer && is_it(place));
-        all.next_back().map(|(_, (check, age))| SeenHit { check: *check, age: *age })
+        let all = self.seen.iter().filter(|((of, name, place), _)| *of == shard && name == consumer && is_it(place));
+        all.map(|(_, (check, age))| SeenHit { check: *check, age: *age }).max_by_key(|hit| hit.age)
     }
 
     /// What a new owner of a shard finds.

@@ -6,8 +6,9 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use waybill_core::ids::{ConsumerName, InboundId, ShardId};
+use waybill_core::ids::{ConsumerName, InboundId, ShardId, SourceName};
 use waybill_core::inbox::seen::{SeenPlace, SeenQuery};
+use waybill_core::port::direct_store::DirectStore as _;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::kv::KvStore;
 use waybill_testkit::api::{Api, Reply};
@@ -28,11 +29,16 @@ pub async fn check(golden: &Path) -> usize {
     let manifest: Manifest = serde_json::from_slice(&std::fs::read(golden.join(MANIFEST)).unwrap()).unwrap();
     let (dir, data) = unpacked(golden);
     for step in &manifest.steps {
-        if let Step::Inbox { consumer, seen, done, takes } = step {
+        if let Step::Inbox { consumer, seen, done, takes, positions } = step {
             // A copy of its own: the host is to find the data as the killed one left it.
             let (_dir, data) = unpacked(golden);
             let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", data.display()))).await.unwrap();
             inbox(&store, &ConsumerName::new(consumer).unwrap(), (seen.as_slice(), done.as_slice()), *takes).await;
+            let kept = store.inbox_shard(ShardId(0)).await.unwrap().positions;
+            for (source, position) in positions {
+                let found = kept.get(&SourceName::new(source).unwrap()).map(|kept| &kept.position);
+                assert_eq!(found, Some(position), "where source {source} begins again");
+            }
             store.close().await.unwrap();
         }
     }
@@ -44,15 +50,23 @@ pub async fn check(golden: &Path) -> usize {
             Step::Ask(ask) => found.ask(ask).await,
             Step::Take { topic, keys } => found.take(topic, keys).await,
             Step::Quarantined { table, count } => found.quarantined(table, *count).await,
-            Step::Kept { .. } | Step::Inbox { .. } => {}
+            Step::Kept { .. } | Step::Inbox { .. } | Step::Table { .. } => {}
         }
     }
     assert!(host.terminate(PATIENCE).await.unwrap().success(), "the host didn't end well");
     let store = SurrealStore::open(StoreConfig::new(format!("surrealkv://{}", data.display()))).await.unwrap();
     for step in &manifest.steps {
-        if let Step::Kept { scope, key, value } = step {
-            let kept = KvStore::get(&store, scope, key).await.unwrap();
-            assert_eq!(kept.map(|entry| entry.value), Some(value.clone().into()), "{scope}/{key}");
+        match step {
+            Step::Kept { scope, key, value } => {
+                let kept = KvStore::get(&store, scope, key).await.unwrap();
+                assert_eq!(kept.map(|entry| entry.value), Some(value.clone().into()), "{scope}/{key}");
+            }
+            Step::Table { host, source, calling } => {
+                let record = store.direct_record(host, &SourceName::new(source).unwrap()).await.unwrap();
+                let found: Vec<String> = record.calling.iter().map(|row| row.0.to_string()).collect();
+                assert_eq!(found, *calling, "what {host} was about to send of {source}");
+            }
+            Step::Ask(_) | Step::Take { .. } | Step::Inbox { .. } | Step::Quarantined { .. } => {}
         }
     }
     store.close().await.unwrap();

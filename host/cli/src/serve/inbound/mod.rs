@@ -37,8 +37,8 @@ pub use watch::watch;
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Between two looks at an idle table, where its plugin's `poll_every` says nothing else: that key's default.
 const POLL_EVERY_DEFAULT: Duration = Duration::from_millis(250);
-/// An instance that is not wanted after all gets this long to end.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// What was started and isn't wanted after all gets this long to end.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the engine is given of the inbox.
 #[derive(Clone)]

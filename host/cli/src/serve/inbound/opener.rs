@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -13,8 +12,7 @@ use waybill_core::port::source::{OpenSource, Overtaken, Source, SourcePlugin, So
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, HealthReport, PluginIdentity};
 use waybill_sandbox::{ComponentSource, EndpointSpec, Fleet, LoadedPlugin, SandboxError, WasmSource, World};
 
-/// A new plugin that doesn't serve gets this long to end.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+use super::CLOSE_TIMEOUT;
 
 /// A source of the configuration.
 pub struct ConfiguredSource {

@@ -1,7 +1,6 @@
 //! Trying every changed and new transport, handler, source and table beside what serves, and making all of them live.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use waybill_api::configuration::ReloadRefused;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
@@ -15,10 +14,7 @@ use crate::config::inbound::Target;
 use crate::plugins::inbound::{PreparedHandler, PreparedSource};
 use crate::plugins::{Plugins, Prepared};
 use crate::serve::compose;
-use crate::serve::inbound::{self, Begun, Inbound, Running};
-
-/// A new transport that isn't wanted after all gets this long to end.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::serve::inbound::{self, Begun, CLOSE_TIMEOUT, Inbound, Running};
 
 /// A changed transport or handler that was tried.
 struct Tried {

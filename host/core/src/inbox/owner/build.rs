@@ -32,7 +32,7 @@ impl InboxOwner {
         if !self.is_rule_kept(Rule::OwnedAge) {
             record.age.0 = record.age.0.max(now.wall.0);
         }
-        self.positions.note(&self.config.settings, &mut record.positions);
+        self.positions.note(&self.config.settings, record.age, &mut record.positions);
         let mut work = now.mono >= self.accounted_at + crate::inbox::limits::AGE_BEAT;
         work |= self.has_lone_trial() && now.mono >= self.accounted_at + crate::limits::LIFE_BEAT;
         let suspicion = self.next_suspicion(now);

@@ -1,11 +1,14 @@
 //! Part: how far sources are settled without a gap, for those that have no place of their own at their peer (feature `resumes`). Such a
-//! source begins behind the position that the record keeps.
+//! source begins behind the position that the record keeps. One that was taken out of the configuration goes on there when it is put back,
+//! as long as the seen set has what it brought: longer, and the record would grow with every name that ever was.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::ids::SourceName;
 use crate::inbox::limits::UNSETTLED_FOLLOWED_MAX;
+use crate::inbox::records::SourcePosition;
+use crate::inbox::seen::OwnedAge;
 use crate::inbox::settings::{InboxSettings, SourceId};
 
 /// The sources that are followed.
@@ -72,16 +75,31 @@ impl Positions {
         }
     }
 
-    /// Notes where each source stands. Of one with several instances nobody knows what each of them brings, so none is kept.
-    pub fn note(&self, settings: &InboxSettings, kept: &mut BTreeMap<SourceName, String>) {
+    /// Whether so much of a source is unsettled that its place isn't followed any more in this session: it stays where it was.
+    pub fn is_lost(&self, source: SourceId) -> bool {
+        self.0.get(&source).is_some_and(|progress| progress.is_lost)
+    }
+
+    /// Notes where each source stands at an age. Of one with several instances nobody knows what each of them brings, so none is kept.
+    pub fn note(&self, settings: &InboxSettings, age: OwnedAge, kept: &mut BTreeMap<SourceName, SourcePosition>) {
         for (source, progress) in &self.0 {
             let Some(name) = settings.source(*source).map(|settings| &settings.name) else { continue };
             let is_single = settings.sources.iter().filter(|other| other.name == *name).count() == 1;
             let Some(position) = progress.position().filter(|_| is_single) else { continue };
-            if kept.get(name).is_none_or(|before| before != position) {
-                kept.insert(name.clone(), position.to_owned());
+            if kept.get(name).is_none_or(|before| before.position != position) {
+                let position = SourcePosition { position: position.to_owned(), unnamed_since: None };
+                kept.insert(name.clone(), position);
             }
         }
+        let forgotten = age.window_start(settings.dedup_window);
+        kept.retain(|name, of| {
+            if settings.source_named(name).is_some() {
+                of.unnamed_since = None;
+                return true;
+            }
+            let since = *of.unnamed_since.get_or_insert(age);
+            forgotten.is_none_or(|forgotten| since > forgotten)
+        });
     }
 }
 
@@ -117,8 +135,8 @@ mod tests {
         let name = SourceName::new("shop").unwrap();
         let sources = vec![SourceSettings::new(name.clone()); instances];
         let mut kept = BTreeMap::new();
-        positions.note(&InboxSettings { sources, ..InboxSettings::default() }, &mut kept);
-        kept.remove(&name)
+        positions.note(&InboxSettings { sources, ..InboxSettings::default() }, OwnedAge(0), &mut kept);
+        kept.remove(&name).map(|kept| kept.position)
     }
 
     #[test]
@@ -160,5 +178,32 @@ mod tests {
         come(&mut positions, &["s/x"]);
         positions.settled(SOURCE, "s/x");
         assert_eq!(kept(&positions, 1), None);
+        assert!(positions.is_lost(SOURCE));
+        positions.restarted(SOURCE);
+        assert!(!positions.is_lost(SOURCE), "a new session is followed from its beginning");
+    }
+
+    #[test]
+    fn the_place_of_a_source_that_is_configured_no_more_is_kept_as_long_as_its_ids_are() {
+        let [shop, gone] = ["shop", "gone"].map(|name| SourceName::new(name).unwrap());
+        let with = |names: &[&SourceName]| InboxSettings {
+            sources: names.iter().map(|name| SourceSettings::new((*name).clone())).collect(),
+            dedup_window: std::time::Duration::from_secs(10),
+            ..InboxSettings::default()
+        };
+        let positions = Positions::default();
+        let position = SourcePosition { position: "s/7".to_owned(), unnamed_since: None };
+        let mut kept = BTreeMap::from([(shop.clone(), position.clone()), (gone.clone(), position.clone())]);
+        positions.note(&with(&[&shop]), OwnedAge(100_000), &mut kept);
+        positions.note(&with(&[&shop]), OwnedAge(109_999), &mut kept);
+        assert_eq!(kept.get(&gone).unwrap().unnamed_since, Some(OwnedAge(100_000)));
+        // Put back, it is forgotten only when it was gone for the whole time again.
+        positions.note(&with(&[&shop, &gone]), OwnedAge(109_999), &mut kept);
+        assert_eq!(kept.get(&gone), Some(&position));
+        positions.note(&with(&[&shop]), OwnedAge(110_000), &mut kept);
+        positions.note(&with(&[&shop]), OwnedAge(119_999), &mut kept);
+        assert!(kept.contains_key(&gone));
+        positions.note(&with(&[&shop]), OwnedAge(120_000), &mut kept);
+        assert_eq!(kept, BTreeMap::from([(shop, position)]), "what is configured stays however old it is");
     }
 }

@@ -118,7 +118,13 @@ impl InboxOwner {
     /// The position behind which a source begins that has no place of its own at its peer, as last known committed.
     pub fn resume_after(&self, source: SourceId) -> Option<&str> {
         let settings = self.source_settings(source)?;
-        self.record.positions.get(&settings.name).map(String::as_str)
+        self.record.positions.get(&settings.name).map(|kept| kept.position.as_str())
+    }
+
+    /// Whether a source that has no place of its own brought so much that isn't settled that its place isn't followed any more: until it
+    /// is opened anew, it would begin where it stood before.
+    pub fn has_lost_place(&self, source: SourceId) -> bool {
+        self.positions.is_lost(source)
     }
 
     /// A source brings nothing: its last pull failed, or it is paused. That it had caught up is out of date.

@@ -41,9 +41,10 @@ use waybill_core::time::UnixMillis;
 use super::actor::RECONFIGURE_TIMEOUT;
 use super::config::{ConsumerConfig, InboundConfig, SourceConfig};
 use super::meter::InboxMeter;
-use super::sources::{CLOSE_TIMEOUT, Seats, close_within};
+use super::sources::{Seats, close_within};
 use super::{InboxHandle, Shared, change, tidy};
 use crate::commit::Condition;
+use crate::engine::CLOSE_TIMEOUT;
 use crate::saga::service::Sagas;
 use crate::service;
 use crate::shard::{Context, ShardHandle};
@@ -176,10 +177,12 @@ impl Inbox {
         }
         for source in &self.config().sources {
             let seat = self.shared.seats.of(&source.name);
-            let trouble = seat.refused().or_else(|| seat.figures().trouble);
-            if let Some(fault) = trouble {
-                let name = format!("source {}", source.name);
-                checks.push(check(&name, CheckStatus::Warn, format!("{}: {}", fault.code, fault.reason)));
+            let figures = seat.figures();
+            let shortfall = figures.shortfall().map(str::to_owned);
+            let trouble = seat.refused().or(figures.trouble);
+            let trouble = trouble.map(|fault| format!("{}: {}", fault.code, fault.reason));
+            if let Some(detail) = trouble.or(shortfall) {
+                checks.push(check(&format!("source {}", source.name), CheckStatus::Warn, detail));
             }
         }
         checks

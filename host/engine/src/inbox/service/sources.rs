@@ -96,6 +96,7 @@ impl Inbox {
             _ => None,
         };
         let here = owner.as_deref() == Some(&*self.shared.context.host);
+        let shortfall = figures.shortfall();
         let report = match (seat.refused().or(figures.trouble.filter(|_| here)), seat.open_now()) {
             (Some(fault), _) => {
                 HealthReport { health: Health::Down, detail: Some(format!("{}: {}", fault.code, fault.reason)) }
@@ -108,6 +109,10 @@ impl Inbox {
             }
             (None, None) if here => HealthReport { health: Health::Down, detail: Some("it isn't open yet".to_owned()) },
             (None, None) => HealthReport { health: Health::Ready, detail: None },
+        };
+        let report = match shortfall.filter(|_| here && report.health == Health::Ready) {
+            Some(why) => HealthReport { health: Health::Degraded, detail: Some(why.to_owned()) },
+            None => report,
         };
         let consumers = config.consumers.iter().filter(|consumer| consumer.sources.contains(&source.name));
         SourceView {
@@ -127,6 +132,7 @@ impl Inbox {
             caught_up: figures.caught_up.filter(|_| here),
             lag: figures.lag.filter(|_| here),
             overtaken: figures.overtaken,
+            made_anew: figures.made_anew,
             failed: None,
             health: report.health,
             health_detail: report.detail,

@@ -12,6 +12,7 @@ use waybill_core::port::source::{Disposition, OpenSource, Source, SourceSettleme
 use waybill_core::time::Now;
 
 use super::place::{Beside, Phase, pause};
+use crate::engine::CLOSE_TIMEOUT;
 use crate::inbox::actor::Actor;
 use crate::inbox::mail::{Mail, SourceEvent};
 
@@ -23,10 +24,8 @@ const SHORT_WAIT: Duration = Duration::from_millis(50);
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is in hand gets this long to be settled before a source is closed to be opened anew.
 pub(super) const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Each source gets this long to end in good order.
-pub(in crate::inbox) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// And at least this long, also when calls under way took the whole drain time. Sources and then handlers: both together end before the
-/// drain gives up on them.
+/// A source or a handler gets at least this long to end in good order, also when calls under way took the whole drain time. Sources and
+/// then handlers: both together end before the drain gives up on them.
 const CLOSE_MIN: Duration = Duration::from_millis(500);
 
 /// How long a source or a handler may take to end in a drain that is to be over at this instant.

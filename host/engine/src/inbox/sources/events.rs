@@ -9,9 +9,7 @@ use waybill_core::code::Code;
 use waybill_core::inbox::intake::IntakeContext;
 use waybill_core::inbox::owner::{Arrival, Settle, SettleAs, SettleResult, SourceAbilities};
 use waybill_core::inbox::settings::SourceId;
-use waybill_core::port::source::{
-    LaneNotices, Notices, OpenSource, Pulled, Settled, Source, SourceDelivery, SourceFacts,
-};
+use waybill_core::port::source::{OpenSource, Pulled, Settled, Source, SourceDelivery, SourceFacts};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 use waybill_core::time::UnixMillis;
 
@@ -244,6 +242,7 @@ impl Actor {
     fn went_on(&mut self, source: usize) {
         let Some(place) = self.sources.places.get_mut(source) else { return };
         if std::mem::take(&mut place.goes_on) && matches!(place.phase, Phase::Open(_)) {
+        self.look_for_place(source, id);
             place.reopens.get_or_insert_default();
         }
     }
@@ -301,55 +300,6 @@ impl Actor {
         }
         if let Some(lane) = self.sources.lane(id).filter(|_| failed) {
             lane.settle_at = Instant::now() + SETTLE_PAUSE;
-        }
-    }
-
-    fn noticed(&mut self, source: usize, told: LaneNotices) {
-        let id = self.home.instances_of(source).nth(usize::try_from(told.lane).unwrap_or(usize::MAX));
-        let Some(id) = id else { return };
-        // Of another session than what is in hand it says nothing.
-        let is_mine = self.sources.lane(id).is_some_and(|lane| lane.session == Some(told.session));
-        if is_mine {
-            self.take_notices(source, id, told.notices);
-        } else if told.notices.waiting
-            && let Some(lane) = self.sources.lane(id)
-        {
-            lane.pull_at = Instant::now();
-        }
-    }
-
-    fn take_notices(&mut self, source: usize, id: SourceId, notices: Notices) {
-        let now = self.shared.context.clock.now();
-        let Notices { revoked, lost, waiting, attributes } = notices;
-        if !revoked.is_empty() {
-            let before = self.owner.in_hand(id);
-            self.owner.revoked(id, &revoked, now);
-            self.count_lost(source, "revoked", before.saturating_sub(self.owner.in_hand(id)));
-        }
-        if !lost.is_empty() {
-            self.count_lost(source, "lost", lost.len());
-            self.owner.lost(id, &lost, now);
-        }
-        if let Some(lane) = self.sources.lane(id).filter(|_| waiting) {
-            lane.pull_at = Instant::now();
-        }
-        let Some(place) = self.sources.places.get(source) else { return };
-        for (name, value) in attributes {
-            let Ok(number) = value.parse::<u64>() else { continue };
-            match name.as_str() {
-                "lag" => place.seat.change(|figures| figures.lag = Some(number)),
-                "overtaken" => {
-                    place.seat.change(|figures| figures.overtaken += number);
-                    self.shared.meter.overtaken(&place.home.config.name, number);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn count_lost(&self, source: usize, cause: &'static str, count: usize) {
-        if let Some(place) = self.sources.places.get(source) {
-            self.shared.meter.lost(&place.home.config.name, cause, count);
         }
     }
 

@@ -7,12 +7,14 @@
 //! | `place` | how far each source of an ownership is |
 //! | `drive` | calls that are due: opening, pulling, settling, closing |
 //! | `events` | their answers |
+//! | `notices` | what sources tell besides deliveries |
 
 mod drive;
 mod events;
+mod notices;
 mod place;
 mod seat;
 
-pub(super) use drive::{CLOSE_TIMEOUT, close_within};
+pub(super) use drive::close_within;
 pub(super) use place::Places;
 pub(crate) use seat::Seats;

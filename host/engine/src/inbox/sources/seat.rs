@@ -59,11 +59,23 @@ pub(crate) struct SourceFigures {
 }
 
 /// One source of this host.
+    /// How often what it reads from was made anew.
+    pub made_anew: u64,
+    /// So much of it is unsettled that where it stands isn't followed in this session.
+    pub is_place_lost: bool,
 #[derive(Default)]
 pub(crate) struct Seat {
     paused: AtomicBool,
     refused: Mutex<Option<Fault>>,
     open: Mutex<Option<Arc<dyn Source>>>,
+impl SourceFigures {
+    /// Why it is less than ready although it brings messages in.
+    pub fn shortfall(&self) -> Option<&'static str> {
+        let told = "more of it is unsettled than is followed: after a restart it begins where it stood before";
+        self.is_place_lost.then_some(told)
+    }
+}
+
     /// Held from the beginning of an `open` or `close` to its end: a peer never sees two of them.
     moving: AsyncMutex<()>,
     figures: Mutex<SourceFigures>,

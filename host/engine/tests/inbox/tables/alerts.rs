@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use waybill_api::status::{Check, CheckStatus};
+use waybill_core::port::table::Table as _;
 use waybill_engine::DirectConfig;
 use waybill_testkit::fake_handler::Reply;
 use waybill_testkit::fake_table::FakeTable;
@@ -12,7 +13,7 @@ use super::Tables;
 use crate::support::*;
 
 impl Tables {
-    fn start_with_alert(&self, alert_at: u64) -> Host {
+    fn start_with_alert(&self, alert_at: u64) -> (Host, Arc<FakeTable>) {
         let table = FakeTable::new("orders", &self.database);
         let direct = DirectConfig {
             store: Some(self.world.memory.clone()),
@@ -20,7 +21,9 @@ impl Tables {
             tables: vec![Arc::new(self.config(&table))],
         };
         let inbound = self.world.inbound(Vec::new(), Vec::new());
-        self.world.launch("host-a", inbound, |config| (config.direct, config.dead_alert_at) = (direct, alert_at))
+        let host =
+            self.world.launch("host-a", inbound, |config| (config.direct, config.dead_alert_at) = (direct, alert_at));
+        (host, table)
     }
 }
 
@@ -32,7 +35,7 @@ async fn check(host: &Host, name: &str) -> Option<Check> {
 async fn rows_that_stand_failed_count_for_the_alert_of_dead_letters() {
     let tables = Tables::new();
     tables.world.bus.tell(|_| permanent("TEST.NEVER"));
-    let host = tables.start_with_alert(2);
+    let (host, _table) = tables.start_with_alert(2);
     let first = tables.database.insert("a", "x");
     tables.until_failed(first).await;
     // Rows are counted every ten seconds.
@@ -45,6 +48,33 @@ async fn rows_that_stand_failed_count_for_the_alert_of_dead_letters() {
     let told = check(&host, "dead letters").await.unwrap();
     assert_eq!(told.status, CheckStatus::Warn);
     assert!(told.detail.contains("2 failed rows of tables"), "{}", told.detail);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alert_stands_while_the_next_count_is_under_way() {
+    let tables = Tables::new();
+    tables.world.bus.tell(|_| permanent("TEST.NEVER"));
+    let (host, table) = tables.start_with_alert(1);
+    let row = tables.database.insert("a", "x");
+    tables.until_failed(row).await;
+    pass(seconds(11)).await;
+    assert_eq!(check(&host, "dead letters").await.unwrap().status, CheckStatus::Warn);
+    // Longer than readiness waits for it: it is asked once while the count is begun, and once more while it is under way.
+    table.set_count_time(seconds(15));
+    pass(seconds(11)).await;
+    for _ in 0..2 {
+        let told = check(&host, "dead letters").await.unwrap();
+        assert_eq!(told.status, CheckStatus::Warn, "{}", told.detail);
+    }
+    assert_eq!(table.replay(vec![row.to_string()], seconds(1)).await.unwrap(), [true]);
+    tables.world.bus.tell(|_| ack());
+    tables.until_published(&[row]).await;
+    pass(seconds(30)).await;
+    // This one begins another count, and the next one finds what it counted.
+    let _old = check(&host, "dead letters").await;
+    pass(seconds(16)).await;
+    let told = check(&host, "dead letters").await.unwrap();
+    assert_eq!(told.status, CheckStatus::Ok, "{}", told.detail);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,8 @@ use minicbor::bytes::ByteSlice;
 use minicbor::{Decode, Encode};
 use waybill_core::ids::{Seq, SourceName};
 use waybill_core::inbox::fingerprint::Fingerprint;
-use waybill_core::inbox::records::{ContextCount, InboxShardRecord};
+use waybill_core::inbox::records::{ContextCount, InboxShardRecord, SourcePosition};
+use waybill_core::inbox::seen::OwnedAge;
 use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 use waybill_core::time::UnixMillis;
 
@@ -42,6 +43,9 @@ struct WirePosition<'b> {
     source: &'b str,
     #[b(1)]
     position: &'b str,
+    /// Left out while a source has this name.
+    #[n(2)]
+    unnamed_since: Option<u64>,
 }
 
 #[derive(Encode, Decode)]
@@ -90,7 +94,7 @@ pub struct InboxState {
     pub open: BTreeMap<u64, BTreeSet<Seq>>,
     pub suspicion: Suspicion<Fingerprint>,
     pub contexts: BTreeMap<Arc<str>, ContextCount>,
-    pub positions: BTreeMap<SourceName, String>,
+    pub positions: BTreeMap<SourceName, SourcePosition>,
 }
 
 fn millis(life: Duration) -> u64 {
@@ -137,9 +141,7 @@ pub fn encode_state(record: &InboxShardRecord) -> Result<Vec<u8>, Infallible> {
             lived_ms: millis(suspicion.lived),
             longest_life_ms: millis(suspicion.longest_life),
         }),
-        positions: (!record.positions.is_empty()).then(|| {
-            record.positions.iter().map(|(name, position)| WirePosition { source: name.as_str(), position }).collect()
-        }),
+        positions: (!record.positions.is_empty()).then(|| record.positions.iter().map(position_to_write).collect()),
     };
     let items = record.open.values().map(BTreeSet::len).sum::<usize>()
         + record.contexts.len()
@@ -148,6 +150,17 @@ pub fn encode_state(record: &InboxShardRecord) -> Result<Vec<u8>, Infallible> {
     let mut bytes = envelope::begin(FIXED_BYTES + items * ITEM_BYTES);
     minicbor::encode(wire, &mut bytes)?;
     Ok(envelope::seal(Kind::InboxState, bytes))
+}
+
+fn position_to_write<'r>((name, of): (&'r SourceName, &'r SourcePosition)) -> WirePosition<'r> {
+    let unnamed_since = of.unnamed_since.map(|since| since.0);
+    WirePosition { source: name.as_str(), position: &of.position, unnamed_since }
+}
+
+fn position(wire: WirePosition<'_>) -> Result<(SourceName, SourcePosition), CodecError> {
+    let unnamed_since = wire.unnamed_since.map(OwnedAge);
+    let position = SourcePosition { position: wire.position.to_owned(), unnamed_since };
+    Ok((SourceName::new(wire.source)?, position))
 }
 
 fn suspicion(wire: WireSuspicion<'_>) -> Result<Suspicion<Fingerprint>, CodecError> {
@@ -168,7 +181,6 @@ fn suspicion(wire: WireSuspicion<'_>) -> Result<Suspicion<Fingerprint>, CodecErr
 
 pub fn decode_state(bytes: &[u8]) -> Result<InboxState, CodecError> {
     let wire: WireState<'_> = minicbor::decode(envelope::open(Kind::InboxState, bytes)?)?;
-    let position = |of: WirePosition<'_>| Ok::<_, CodecError>((SourceName::new(of.source)?, of.position.to_owned()));
     let context = |of: WireContext<'_>| {
         (Arc::<str>::from(of.name), ContextCount { count: of.count, oldest_at: UnixMillis(of.oldest_at) })
     };

@@ -25,27 +25,31 @@ use crate::store::SurrealStore;
 use crate::tables::INBOX_SEEN;
 
 /// Tries of a read that has to give way.
-const TRIES_MAX: u32 = 5;
+pub(super) const TRIES_MAX: u32 = 5;
 /// Records of one page of what was added to a bucket: each may hold a whole commit.
 const ADDED_PAGE: usize = 256;
 
 /// A bucket that was read.
 #[derive(Clone)]
-struct ReadBucket {
-    added: Arc<Added>,
-    head: Arc<BucketHead>,
+pub(super) struct ReadBucket {
+    pub added: Arc<Added>,
+    pub head: Arc<BucketHead>,
 }
 
 /// A state of the store at which blocks are read: never an older one than that of the bucket whose they are. What is packed meanwhile is
 /// then in both.
-struct Snapshot<'s> {
+pub(super) struct Snapshot<'s> {
     store: &'s SurrealStore,
     /// None = none was needed yet.
     transaction: Option<Box<dyn Transaction>>,
 }
 
-impl Snapshot<'_> {
-    async fn get(&mut self) -> Result<&dyn Transaction, StoreError> {
+impl<'s> Snapshot<'s> {
+    pub fn of(store: &'s SurrealStore) -> Self {
+        Self { store, transaction: None }
+    }
+
+    pub async fn get(&mut self) -> Result<&dyn Transaction, StoreError> {
         let transaction = match self.transaction.take() {
             Some(transaction) => transaction,
             None => self.store.begin(false).await?,
@@ -83,7 +87,7 @@ async fn try_find(
         let beat = beat(store.begin(false).await?.as_ref(), shard).await?;
         store.seen_memory().record_has(shard, beat);
     }
-    let mut reader = Reader { store, shard, read: HashMap::new(), runs: HashMap::new(), spoilt };
+    let mut reader = Reader::of(store, shard, spoilt);
     let mut found = Vec::with_capacity(queries.len());
     for query in queries {
         let mut hit = None;
@@ -98,56 +102,20 @@ async fn try_find(
     Ok(found)
 }
 
-/// What the seen set has of an id in any minute, the latest first.
-pub async fn find_in_any_minute(
-    store: &SurrealStore,
-    shard: ShardId,
-    consumer: &ConsumerName,
-    id: Fingerprint,
-) -> Result<Option<SeenHit>, StoreError> {
-    let mut tries = 1;
-    loop {
-        let mut spoilt = Spoilt::default();
-        let found = try_find_in_any_minute(store, shard, (consumer, id), &mut spoilt).await;
-        store.set_aside(spoilt).await;
-        match found {
-            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-            found => return found,
-        }
-    }
-}
-
-async fn try_find_in_any_minute(
-    store: &SurrealStore,
-    shard: ShardId,
-    (consumer, id): (&ConsumerName, Fingerprint),
-    spoilt: &mut Spoilt,
-) -> Result<Option<SeenHit>, StoreError> {
-    let mut reader = Reader { store, shard, read: HashMap::new(), runs: HashMap::new(), spoilt };
-    for minute in reader.numbers(consumer, Form::Minute).await?.into_iter().rev() {
-        let bucket = BucketKey::numbered(consumer, Form::Minute, minute);
-        let mut snapshot = Snapshot { store, transaction: None };
-        // None of it is remembered: so many buckets would push out those of what flows.
-        let read = reader.load(&mut snapshot, &bucket).await?;
-        let hit = match read.added.find(Member::Hash(id)) {
-            Some(hit) => Some(hit),
-            None => reader.in_tables(&mut snapshot, &bucket, &read.head, id).await?,
-        };
-        if hit.is_some() {
-            return Ok(hit);
-        }
-    }
-    Ok(None)
-}
-
-struct Reader<'r> {
+pub(super) struct Reader<'r> {
     store: &'r SurrealStore,
     shard: ShardId,
     /// What this call read and nobody remembers.
     read: HashMap<BucketKey, ReadBucket>,
     /// The same of runs.
     runs: HashMap<ConsumerName, Vec<u64>>,
-    spoilt: &'r mut Spoilt,
+    pub spoilt: &'r mut Spoilt,
+}
+
+impl<'r> Reader<'r> {
+    pub fn of(store: &'r SurrealStore, shard: ShardId, spoilt: &'r mut Spoilt) -> Self {
+        Self { store, shard, read: HashMap::new(), runs: HashMap::new(), spoilt }
+    }
 }
 
 impl Reader<'_> {
@@ -207,7 +175,7 @@ impl Reader<'_> {
     }
 
     async fn in_bucket(&mut self, bucket: &BucketKey, member: Member) -> Result<Option<SeenHit>, StoreError> {
-        let mut snapshot = Snapshot { store: self.store, transaction: None };
+        let mut snapshot = Snapshot::of(self.store);
         let (hit, head) = match self.store.seen_memory().find(self.shard, bucket, member) {
             Remembered::Bucket(hit, head) => (hit, head),
             Remembered::Nothing(ticket) => {
@@ -240,13 +208,13 @@ impl Reader<'_> {
         }
     }
 
-    async fn load(&mut self, snapshot: &mut Snapshot<'_>, bucket: &BucketKey) -> Result<ReadBucket, StoreError> {
+    pub async fn load(&mut self, snapshot: &mut Snapshot<'_>, bucket: &BucketKey) -> Result<ReadBucket, StoreError> {
         self.store.seen_reads().count(&bucket.consumer);
         let (added, head) = load(snapshot.get().await?, self.shard, bucket, self.spoilt).await?;
         Ok(ReadBucket { added: Arc::new(added), head: Arc::new(head) })
     }
 
-    async fn in_tables(
+    pub async fn in_tables(
         &mut self,
         snapshot: &mut Snapshot<'_>,
         bucket: &BucketKey,
@@ -259,7 +227,7 @@ impl Reader<'_> {
         }
         // The tables were merged since the head was read. Blocks that are missing still lie in quarantine, and their ids are unknown.
         self.store.seen_memory().changed(self.shard, bucket);
-        let mut snapshot = Snapshot { store: self.store, transaction: None };
+        let mut snapshot = Snapshot::of(self.store);
         let read = self.load(&mut snapshot, bucket).await?;
         if let Some(hit) = read.added.find(Member::Hash(fingerprint)) {
             return Ok(Some(hit));

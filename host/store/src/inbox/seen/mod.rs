@@ -5,6 +5,7 @@
 //! | `bucket` | where the records of a bucket lie |
 //! | `records` | reading and writing them |
 //! | `find` | asking for ids |
+//! | `any_minute` | asking for one whose stamp isn't known |
 //! | `memory`, `added` | what isn't packed, in memory |
 //! | `table` | fingerprints cut into blocks |
 //! | `filter` | filters over packed runs |
@@ -16,6 +17,7 @@
 //! one block, whose place is calculated. What it doesn't do: decide what a hit means, or how long the window is.
 
 pub mod added;
+pub mod any_minute;
 pub mod bucket;
 mod filter;
 pub mod find;

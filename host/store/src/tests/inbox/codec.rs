@@ -11,7 +11,8 @@ use waybill_core::ids::{ConsumerName, InboundId, Key, Seq, SourceName, Tenant};
 use waybill_core::inbox::fingerprint::{ContentCheck, ContentDigest, Fingerprint, HashSecret, OrderTag};
 use waybill_core::inbox::message::InboundMessage;
 use waybill_core::inbox::records::{
-    ContextCount, InboxDead, InboxDone, InboxEnd, InboxRow, InboxShardRecord, LastError, SagaDoorItem, Take, TakeRecord,
+    ContextCount, InboxDead, InboxDone, InboxEnd, InboxRow, InboxShardRecord, LastError, SagaDoorItem, SourcePosition,
+    Take, TakeRecord,
 };
 use waybill_core::inbox::seen::{Member, OwnedAge};
 use waybill_core::outbox::records::DeadState;
@@ -190,7 +191,7 @@ proptest! {
         suspects in btree_map(fingerprint(), any::<(u32, u32)>(), 0..8),
         (unclean, cautious, lived, longest) in any::<(u32, bool, u32, u32)>(),
         contexts in btree_map(text(), any::<(u64, u64)>(), 0..4),
-        positions in btree_map(0..3_usize, text(), 0..3),
+        positions in btree_map(0..3_usize, (text(), option::of(any::<u64>())), 0..3),
     ) {
         let suspicion = Suspicion {
             unclean,
@@ -205,7 +206,10 @@ proptest! {
             (Arc::<str>::from(name), ContextCount { count, oldest_at: UnixMillis(at) })
         };
         let sources = ["shop", "orders", "Größe"];
-        let position = |(source, at): (usize, String)| (SourceName::new(sources[source]).unwrap(), at);
+        let position = |(source, (position, since)): (usize, (String, Option<u64>))| {
+            let position = SourcePosition { position, unnamed_since: since.map(OwnedAge) };
+            (SourceName::new(sources[source]).unwrap(), position)
+        };
         let state = InboxState {
             open: open.into_iter().map(|(beat, seqs)| (beat, seqs.into_iter().map(Seq).collect())).collect(),
             suspicion,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use waybill_core::ids::{Place, Seq, ShardId, host_made_id};
 use waybill_core::inbox::fingerprint::ContentCheck;
-use waybill_core::inbox::seen::OwnedAge;
+use waybill_core::inbox::seen::{Member, OwnedAge};
 use waybill_core::port::inbox_store::{InboxStore, SeenHit};
 use waybill_core::port::quarantine::QuarantineStore;
 use waybill_surreal::{Bound, Row, bytes, bytes_of, object};
@@ -246,6 +246,29 @@ async fn a_stranger_costs_a_read_where_filters_have_no_room_and_hardly_any_where
         let reads = store.inbox_seen_reads(&ship());
         assert!(expected.contains(&reads), "{reads} with {bytes_max} bytes of filters");
     }
+}
+
+/// Somebody waits for the answer, and a month has 43,200 minutes.
+#[tokio::test]
+async fn an_id_that_may_lie_in_any_minute_costs_two_reads_for_each_at_most() {
+    let store = memory().await;
+    let mut writer = Writer::new();
+    for minute in 0..20 {
+        finish(&mut writer, &store, 1_000 + minute, &timed(minute, 10)).await;
+    }
+    pass(&mut writer, &store, 5 * MINUTE).await;
+    tidy(&store, 0).await;
+    let store = cold(&store);
+    let find = async |id: &str| {
+        let Member::Hash(fingerprint) = mark("ship", id, 0).place.member else { panic!("{id} has a time inside") };
+        store.inbox_seen_in_any_minute(SHARD, &ship(), fingerprint).await.unwrap()
+    };
+    assert_eq!(find(&timed(30, 1)[0]).await, None);
+    // The last one finds that there are no more minutes.
+    let reads = store.inbox_seen_reads(&ship());
+    assert!((20..=41).contains(&reads), "{reads}");
+    let id = &timed(7, 10)[3];
+    assert_eq!(find(id).await, Some(SeenHit { check: ContentCheck(check(id)), age: OwnedAge(1_007) }));
 }
 
 /// Tables of a bucket whose head is lost are numbered anew: filters of the same numbers count no more.
