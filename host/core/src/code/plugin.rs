@@ -34,6 +34,8 @@ codes! {
     PLUGIN_DIGEST_MISMATCH = "PLUGIN.DIGEST_MISMATCH" => answered(422, "The component isn't the one that was pinned",
         "Put the component that was meant in place, or correct the pin (`waybill plugin inspect FILE` shows the digest). The running generation goes on meanwhile.");
     PLUGIN_DOWN = "PLUGIN.DOWN";
+    PLUGIN_DRAINING = "PLUGIN.DRAINING" => retryable(503, "Earlier generations of the plugin still end their calls",
+        "Wait until one of the generations that the text names has ended, and load it again: their transport's `drain_timeout` at most.");
     PLUGIN_ENGINE = "PLUGIN.ENGINE";
     PLUGIN_GIVEN_UP = "PLUGIN.GIVEN_UP";
     PLUGIN_GRANT = "PLUGIN.GRANT" => answered(422, "An entry of `allow` isn't a pattern",

@@ -66,6 +66,13 @@ impl EndpointSettings {
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
+
+    /// Whether a plugin that serves by these settings goes on as it is by others: they differ at most in how long its calls may take
+    /// when it is replaced.
+    pub fn goes_on_as(&self, next: &Self) -> bool {
+        let policy = SlotPolicy { drain_timeout: self.policy.drain_timeout, ..next.policy };
+        *self == Self { policy, ..next.clone() }
+    }
 }
 
 /// Where a plugin comes from, as configured.
@@ -151,5 +158,21 @@ pub struct SlotPolicy {
 impl Default for SlotPolicy {
     fn default() -> Self {
         Self { reload: ReloadPolicy::Overlap, probation: PROBATION_DEFAULT, drain_timeout: DRAIN_TIMEOUT_DEFAULT }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_goes_on_by_settings_that_differ_in_the_drain_time_alone() {
+        let settings = EndpointSettings::new("ship");
+        let with = |policy| EndpointSettings { policy, ..settings.clone() };
+        let longer = SlotPolicy { drain_timeout: Duration::from_secs(120), ..SlotPolicy::default() };
+        assert!(settings.goes_on_as(&settings) && settings.goes_on_as(&with(longer)));
+        let other_policy = SlotPolicy { reload: ReloadPolicy::StopStart, ..longer };
+        assert!(!settings.goes_on_as(&with(other_policy)));
+        assert!(!settings.goes_on_as(&EndpointSettings { instances: 2, ..with(longer) }));
     }
 }

@@ -23,6 +23,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -243,7 +244,7 @@ impl Fleet {
     ) -> Result<StagedChange, SwapError> {
         let entry = self.entry(&label(world, &spec.endpoint.settings.name))?;
         let alone = Arc::clone(&entry.reloading).lock_owned().await;
-        let options = StageOptions { force, number: None };
+        let options = StageOptions { force, ..StageOptions::default() };
         let staged = entry.slot.stage(plugin, spec.endpoint.clone(), options).await?;
         Ok(StagedChange { staged, spec, _alone: alone })
     }
@@ -256,6 +257,14 @@ impl Fleet {
         *entry.spec.lock() = spec;
         *entry.fallback.lock() = None;
         Ok(swapped)
+    }
+
+    /// How long calls of a handler may take, from now on, when its plugin is replaced. Nothing is opened anew.
+    pub async fn set_handler_drain_timeout(&self, handler: &str, within: Duration) {
+        let Ok(entry) = self.entry(&label(World::Handler, handler)) else { return };
+        let _one = entry.reloading.lock().await;
+        entry.spec.lock().endpoint.settings.policy.drain_timeout = within;
+        entry.slot.set_drain_timeout(within);
     }
 
     /// Forgets a transport that was removed. Whoever has its slot closes it.

@@ -196,7 +196,7 @@ impl Fleet {
         let plugin = self.load_fetched(fetched, pin.as_deref(), entry.world).await?;
         slot.advance(number, Phase::Linked);
         let endpoint = entry.spec.lock().endpoint.clone();
-        slot.stage(plugin, endpoint, StageOptions { force, number: Some(number) }).await
+        slot.stage(plugin, endpoint, StageOptions { force, number: Some(number), ..StageOptions::default() }).await
     }
 
     async fn load_fetched(

@@ -1,5 +1,7 @@
 //! Why a change of a slot's plugin was refused. The running generation goes on.
 
+use std::time::Duration;
+
 use thiserror::Error;
 use waybill_core::code::Code;
 
@@ -36,6 +38,18 @@ pub enum SwapError {
         /// Which, and what it did.
         bad: BadDigest,
     },
+    /// Too many generations before it still end their calls, or are tried.
+    #[error(
+        "{endpoint:?} keeps its plugin: of earlier changes {} hold all room for another one, and none ended within {within:?}: wait until \
+         their calls have ended (`drain_timeout` at most), and load it again",
+        numbers(.holding)
+    )]
+    NoRoom {
+        endpoint: String,
+        /// Numbers of the generations that drain, or are tried.
+        holding: Vec<u32>,
+        within: Duration,
+    },
     /// A component can't be handed over to this transport.
     #[error(
         "the plugin of {endpoint:?} comes from {source_words}, which isn't a file of the plugins folder: set `plugins.folder`, and `plugin = \"NAME\"` for NAME.wasm in it"
@@ -60,6 +74,7 @@ impl SwapError {
             Self::Verify(error) => error.code(),
             Self::ProbeFailed { .. } => Code::PLUGIN_PROBE_FAILED,
             Self::RememberedBad { .. } => Code::PLUGIN_REMEMBERED_BAD,
+            Self::NoRoom { .. } => Code::PLUGIN_DRAINING,
             Self::NotInFolder { .. } => Code::PLUGIN_NOT_IN_FOLDER,
             Self::NoPrevious { .. } => Code::PLUGIN_NO_PREVIOUS,
             Self::Closed { .. } => Code::PLUGIN_CLOSED,
@@ -71,7 +86,7 @@ impl SwapError {
         match self {
             Self::Plugin(error) => error.retryable(),
             Self::Verify(error) => error.retryable(),
-            Self::ProbeFailed { .. } => true,
+            Self::ProbeFailed { .. } | Self::NoRoom { .. } => true,
             Self::RememberedBad { .. } | Self::NotInFolder { .. } | Self::NoPrevious { .. } | Self::Closed { .. } => {
                 false
             }
@@ -82,4 +97,10 @@ impl SwapError {
     pub(super) fn why(&self) -> Why {
         Why::new(self.code(), self.to_string())
     }
+}
+
+/// Generations by their numbers, for people.
+fn numbers(generations: &[u32]) -> String {
+    let numbers: Vec<String> = generations.iter().map(ToString::to_string).collect();
+    format!("generations {}", numbers.join(", "))
 }

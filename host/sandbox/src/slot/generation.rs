@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -18,10 +19,13 @@ pub(super) struct Generation {
     pub retired: CancellationToken,
     under_way: AtomicUsize,
     idle: Notify,
+    /// How long its calls may take when another one takes its place.
+    drain_timeout: Mutex<Duration>,
 }
 
 impl Generation {
     pub fn new(number: u32, recipe: Recipe, served: Served) -> Arc<Self> {
+        let drain_timeout = Mutex::new(recipe.spec.settings.policy.drain_timeout);
         Arc::new(Self {
             number,
             recipe,
@@ -29,7 +33,18 @@ impl Generation {
             retired: CancellationToken::new(),
             under_way: AtomicUsize::new(0),
             idle: Notify::new(),
+            drain_timeout,
         })
+    }
+
+    pub fn drain_timeout(&self) -> Duration {
+        *self.drain_timeout.lock()
+    }
+
+    /// Its calls may take this long from now on. Never less than before: some may have been begun with that time.
+    pub fn extend_drain(&self, within: Duration) {
+        let mut known = self.drain_timeout.lock();
+        *known = within.max(*known);
     }
 
     /// Waits until no call is under way on it, at most this long. True: none is.

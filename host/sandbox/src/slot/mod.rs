@@ -71,8 +71,11 @@ pub use record::{BadDigest, Phase, Record, Why};
 pub use stage::{StageOptions, Staged};
 pub use swap::Swapped;
 
-/// Generations of one slot that may drain at once: another change waits until one of them has ended.
+/// Generations of one slot that may drain at once: another change waits until one of them has ended, [`ROOM_TIMEOUT`] at most.
 pub const DRAINING_MAX: usize = 4;
+/// How long a change waits for that by default: less than whoever asks waits for its answer, the command line for 30 s.
+pub const ROOM_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Who wanted a rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -177,6 +180,14 @@ impl Slot {
     /// How its generations follow each other.
     pub fn policy(&self) -> SlotPolicy {
         *self.0.policy.lock()
+    }
+
+    /// How long calls may take, from now on, when another generation takes the place of the one that serves. Nothing is opened anew.
+    pub fn set_drain_timeout(&self, within: Duration) {
+        let slot = &self.0;
+        slot.policy.lock().drain_timeout = within;
+        slot.recipes.lock().values_mut().for_each(|recipe| recipe.spec.settings.policy.drain_timeout = within);
+        slot.current().extend_drain(within);
     }
 
     /// Its generations as they stand.

@@ -1,26 +1,36 @@
 //! Trying a new plugin, or new settings, beside what serves. Nothing here touches the live generation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use waybill_core::code::Code;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
 use waybill_core::port::transport::{ErrorKind, Health};
 
-use super::record::{Phase, Why};
+use super::record::{Phase, Record, Why};
 use super::served::{Recipe, Served};
-use super::{Shared, Slot, SwapError, clock, named};
+use super::{ROOM_TIMEOUT, Shared, Slot, SwapError, clock, named};
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 
 /// How strict a change is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageOptions {
     /// Take a component that was rolled back before, and one that finds its peer unreachable.
     pub force: bool,
     /// The candidate that [`Slot::candidate`] began; none = begin one.
     pub number: Option<u32>,
+    /// How long it waits while [`super::DRAINING_MAX`] generations drain.
+    pub room_within: Duration,
+}
+
+impl Default for StageOptions {
+    fn default() -> Self {
+        Self { force: false, number: None, room_within: ROOM_TIMEOUT }
+    }
 }
 
 /// A generation that has been tried and waits to be made live by [`Slot::swap`]. Dropping it gives it up.
@@ -89,7 +99,7 @@ impl Slot {
 
     /// Tries a plugin with settings: its configuration is checked, an instance is opened with purpose `probe` and asked for its
     /// health, and with `overlap` all instances are opened to serve. What is live isn't touched. One that was rolled back
-    /// before is refused unless forced. Waits while [`super::DRAINING_MAX`] generations drain.
+    /// before is refused unless forced. Waits for a while as long as [`super::DRAINING_MAX`] generations drain.
     pub async fn stage(
         &self,
         plugin: LoadedPlugin,
@@ -105,7 +115,7 @@ impl Slot {
         let spec = EndpointSpec { settings, generation: number, ..spec };
         let recipe = Recipe { plugin, spec, world: slot.current().recipe.world };
         let mut staged = Staged { slot, number, recipe, force: options.force, served: None, room: None };
-        match staged.prepare().await {
+        match staged.prepare(options.room_within).await {
             Ok(()) => Ok(staged),
             Err(error) => {
                 staged.slot.refused(number, &error);
@@ -122,10 +132,18 @@ impl Shared {
             tracing::warn!(transport = %self.name, generation = number, code = error.code().as_str(), %error, "a new plugin was refused; the running generation goes on");
         }
     }
+
+    fn no_room(&self, asking: u32, within: Duration) -> SwapError {
+        let life = self.life.lock();
+        let holds =
+            |record: &&Record| matches!(record.phase, Phase::Draining | Phase::Probing) && record.number != asking;
+        let holding = life.records().filter(holds).map(|record| record.number).collect();
+        SwapError::NoRoom { endpoint: self.name.clone(), holding, within }
+    }
 }
 
 impl Staged {
-    async fn prepare(&mut self) -> Result<(), SwapError> {
+    async fn prepare(&mut self, room_within: Duration) -> Result<(), SwapError> {
         let slot = Arc::clone(&self.slot);
         let endpoint = slot.name.clone();
         let digest = self.recipe.plugin.digest().to_owned();
@@ -137,7 +155,10 @@ impl Staged {
         Slot(Arc::clone(&slot)).check_bad(&digest, self.force)?;
         let room = Arc::clone(&slot.draining).acquire_owned();
         self.room = tokio::select! {
-            room = room => room.ok(),
+            room = timeout(room_within, room) => match room {
+                Ok(room) => room.ok(),
+                Err(_) => return Err(slot.no_room(self.number, room_within)),
+            },
             () = slot.closed.cancelled() => return Err(SwapError::Closed { endpoint }),
         };
         slot.life.lock().advance(self.number, Phase::Probing, clock::now());

@@ -128,7 +128,7 @@ impl Shared {
         let recipe = Recipe { spec, ..earlier };
         let opened = async {
             if self.policy.lock().reload == ReloadPolicy::StopStart {
-                let within = self.policy.lock().drain_timeout;
+                let within = self.current().drain_timeout();
                 // What fails isn't waited for as long as what works.
                 self.stop(if cause == Cause::Automatic { within.min(FAILED_DRAIN) } else { within }).await;
             }
@@ -173,8 +173,7 @@ impl Shared {
         let (slot, number) = (Arc::clone(self), old.number);
         self.tasks.spawn(async move {
             // Its calls were begun with its own times.
-            let within = old.recipe.spec.settings.policy.drain_timeout;
-            slot.drain(&old, within).await;
+            slot.drain(&old, old.drain_timeout()).await;
             drop(room);
         });
         number
@@ -205,8 +204,7 @@ impl Shared {
 
     /// `stop-start`: the old one ends, the new one opens; or the old one again.
     async fn stop_and_open(self: &Arc<Self>, recipe: &Recipe, force: bool) -> Result<Served, SwapError> {
-        let within = self.policy.lock().drain_timeout;
-        self.stop(within).await;
+        self.stop(self.current().drain_timeout()).await;
         let (served, opened) = match recipe.start().await {
             Ok(started) => started,
             Err(error) => {

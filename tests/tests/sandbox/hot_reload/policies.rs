@@ -253,3 +253,49 @@ async fn calls_that_never_end_are_cut_after_the_drain_timeout() {
     assert!(error.fault.maybe_delivered, "{error:?}");
     until(&slot, "the old one is gone", |_| (phase_of(&slot, 1) == Some(Phase::Gone)).then_some(())).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_finds_no_room_says_which_generations_hold_it() {
+    let place = Place::new(Trust::default());
+    place.put(&good("1.0.0"));
+    let slot = place.start(place.spec(SlotPolicy::default())).await;
+    let stage = async || {
+        let options = StageOptions { room_within: Duration::from_millis(50), ..StageOptions::default() };
+        slot.stage(slot.plugin(), place.spec(SlotPolicy::default()).endpoint, options).await
+    };
+    // Somebody has each of them still in use, so none of them ends.
+    let mut in_use = Vec::new();
+    for _ in 0..4 {
+        in_use.push(slot.serving().unwrap());
+        let staged = stage().await.unwrap();
+        slot.swap(staged).await.unwrap();
+    }
+    let error = stage().await.unwrap_err();
+    assert_eq!((error.code().as_str(), error.retryable()), ("PLUGIN.DRAINING", true), "{error}");
+    assert!(error.to_string().contains("generations 1, 2, 3, 4 "), "{error}");
+    assert_eq!(slot.life().live(), Some(5), "what serves goes on");
+    in_use.remove(0);
+    until(&slot, "the first is gone", |_| (phase_of(&slot, 1) == Some(Phase::Gone)).then_some(())).await;
+    assert!(stage().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_get_the_drain_time_that_was_set_last_without_another_generation() {
+    let (place, peer) = (Place::new(Trust::default()), Peer::start().await);
+    let policy = SlotPolicy { drain_timeout: Duration::from_millis(300), ..SlotPolicy::default() };
+    let slot = talking(&place, &peer, policy).await;
+    slot.set_drain_timeout(Duration::from_secs(60));
+    assert_eq!((slot.identity().generation, slot.life().records().count()), (1, 1), "nothing was opened anew");
+    peer.shut(true);
+    let under_way = tokio::spawn({
+        let slot = slot.clone();
+        async move { send(&slot, 1).await }
+    });
+    peer.until_lines(1).await;
+    place.put(&lines("2.0.0"));
+    place.fleet.reload("orders", Reload::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(phase_of(&slot, 1), Some(Phase::Draining));
+    peer.shut(false);
+    assert!(is_acked(&under_way.await.unwrap().unwrap()), "it wasn't cut after the time before");
+}
