@@ -45,7 +45,8 @@ pub struct SettingChange {
     /// Value as read now; null = it is gone.
     #[schema(value_type = Option<serde_json::Value>)]
     pub to: Option<Value>,
-    /// `now`: from the next batch on; `restart`: only after a restart.
+    /// `now`: from the next batch on; `restart`: only after a restart; `refused`: not at all, for a reload is refused as a whole, as
+    /// `warnings` say.
     pub effect: Effect,
 }
 
@@ -57,6 +58,8 @@ pub enum Effect {
     /// From the next batch on.
     Now,
     Restart,
+    /// A reload is refused as a whole.
+    Refused,
 }
 
 /// The configuration that was read can't be put in force. The one before stays in force, all of it.

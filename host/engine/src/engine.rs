@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use waybill_core::code::Code;
 use waybill_core::ids::{ShardId, SourceName};
 use waybill_core::outbox::lone_trials::LoneTrials;
-use waybill_core::port::transport::Fault;
+use waybill_core::port::transport::CallError;
 
 use crate::admission::Admission;
 use crate::bounded::{bounded, bounded_inbox, bounded_sagas};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
-use crate::direct::{DirectConfig, PublishedTables};
+use crate::direct::PublishedTables;
 use crate::idempotency::Idempotency;
 use crate::inbox::InboundConfig;
+use crate::inbox::change::{InboundHomes, Refusal};
 use crate::inbox::service::Inbox;
 use crate::janitor;
 use crate::live::{Live, TransportEntry};
@@ -150,13 +150,10 @@ impl Engine {
         self.inbox.clone().map(|inbox| inbox as Arc<dyn waybill_api::InboundService>)
     }
 
-    /// Closes a source in good order and opens it again, by what its opener has now: how a plugin is replaced. False = it isn't open
+    /// Closes a source in good order and opens it again, by what its opener has now: how a plugin is replaced. None = it isn't open
     /// here, and is opened so when this host comes to have its home.
-    pub async fn reopen_source(&self, source: &str) -> bool {
-        match &self.inbox {
-            Some(inbox) => inbox.reopen(source).await,
-            None => false,
-        }
+    pub async fn reopen_source(&self, source: &str) -> Option<Result<(), CallError>> {
+        self.inbox.as_ref()?.reopen(source).await
     }
 
     /// Idempotency keys as a service.
@@ -201,20 +198,19 @@ impl Engine {
 
     /// Why these sources, consumers and tables can't be put in force while this host runs, if so. [`Self::reconfigure`] takes it that
     /// they can.
-    pub fn refusal(&self, inbound: &InboundConfig, direct: &DirectConfig) -> Option<Fault> {
+    pub fn refusal(&self, next: &InboundHomes) -> Option<Refusal> {
         let inbox = self.inbox.as_ref()?;
-        let becomes_table = direct.tables.iter().map(|table| &table.source).find(|source| inbox.pulls(source));
-        let is_table = |source: &&SourceName| self.tables.publishes(source.as_str());
-        let other_way = becomes_table.or_else(|| inbound.sources.iter().map(|source| &source.name).find(is_table));
-        if let Some(source) = other_way {
-            let reason = format!(
-                "source {:?} would be published another way (`publish`), and nobody would wait for what is under way: restart the host \
-                 for that",
-                source.as_str()
-            );
-            return Some(Fault::new(Code::CONFIG_RELOAD_REFUSED, reason));
+        let becomes_table = next.tables.iter().find(|source| inbox.pulls(source));
+        let is_table = |source: &&SourceName| self.tables.find(source.as_str()).is_some();
+        if let Some(source) = becomes_table.or_else(|| next.sources.keys().find(is_table)) {
+            return Some(Refusal::published_otherwise(source));
         }
-        inbox.refusal(inbound)
+        let was_pulled = next.tables.iter().find(|source| inbox.may_pull(source));
+        let was_table = || next.sources.keys().find(|source| self.tables.publishes(source.as_str()));
+        match was_pulled.or_else(was_table) {
+            Some(source) => Some(Refusal::still_under_way(source)),
+            None => inbox.refusal(next),
+        }
     }
 
     /// Has what operators paused stay paused, also a transport that comes back: told to the shards before they hear of it.

@@ -28,7 +28,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, SagaConfig, Stores};
 pub use direct::{DirectConfig, TableConfig};
 pub use engine::Engine;
-pub use inbox::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
+pub use inbox::{ConsumerConfig, ConsumerTarget, InboundConfig, InboundHomes, Refusal, SourceConfig};
 pub use meter::METRICS;
 pub use participants::{Participants, StepLookupError};
 pub use supervisor::Supervisor;

@@ -116,7 +116,7 @@ pub const GIVING_WAY_MAX: usize = 256;
 pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 /// Pause after a failed `accept` (no file descriptors left), so that it doesn't spin.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What a caller is told to wait after 429, and after 503 because of load.
+/// What a caller is told to wait after 429, after 503 because of load, and where the same may succeed a moment later.
 pub const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
 /// What a caller is told to wait when the disk is full: an operator has to act.
 pub const RETRY_AFTER_DISK: Duration = Duration::from_secs(10);

@@ -16,3 +16,4 @@ mod saga_kill;
 mod script;
 mod shards;
 mod slow_disk;
+mod source_plugins;

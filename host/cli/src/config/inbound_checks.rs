@@ -1,7 +1,10 @@
 //! What sources and consumers have to be together, and with the routes.
 
+use std::time::Duration;
+
 use waybill_core::endpoint::{PluginRef, ReloadPolicy};
 use waybill_core::glob::Glob;
+use waybill_core::outbox::suspicion::Caution;
 use waybill_core::route::Routes;
 use waybill_core::suggest::nearest;
 
@@ -26,6 +29,7 @@ pub(super) fn check(
         directly(reader, read, &found, consumers);
         tables(reader, read, &found);
         destinations(reader, read, routes);
+        warnings.extend(forgotten_too_soon(read, &found, bounds));
         if matches!(read.consumer.target, Target::Topic(_))
             && matches!(read.consumer.publish, Publish::Stored)
             && bounds.0.max_payload_bytes > bounds.1.max_payload_bytes
@@ -151,6 +155,36 @@ fn tables(reader: &mut Reader<'_>, read: &ReadConsumer, found: &[&Source]) {
             refuse(reader, key_of(read, "handler"), "of a table", cause, &read.target_at);
         }
     }
+}
+
+/// While a message that kills the host is found among its neighbours, they come again and again: what other consumers have finished of
+/// them must be known for as long.
+fn forgotten_too_soon(
+    read: &ReadConsumer,
+    found: &[&Source],
+    (inbox, outbox): (&InboxSettings, &OutboxSettings),
+) -> Option<String> {
+    let consumer = &read.consumer;
+    if !matches!(consumer.target, Target::Http { .. } | Target::Component { .. }) {
+        return None;
+    }
+    // Another host takes over after one and a half times that.
+    let takeover = outbox.owner_ttl.saturating_mul(3) / 2;
+    let comes_again = found.iter().filter_map(|source| source.orphan_wait).max().unwrap_or_default();
+    let until_called = takeover.saturating_add(comes_again).saturating_add(consumer.handler_timeout);
+    // Twice as many as are called at once are named.
+    let takes = Caution::default().conviction(consumer.concurrency.saturating_mul(2), until_called);
+    let takes = Duration::from_secs(takes.as_secs());
+    let words = humantime::format_duration;
+    (inbox.dedup_window < takes).then(|| {
+        format!(
+            "inbox.dedup_window is {}, and it may take {} until a message of consumer {:?} that kills the host is told from its neighbours \
+             (outbox.owner_ttl, handler_timeout, concurrency): those may be processed again: set inbox.dedup_window to that or more",
+            words(inbox.dedup_window),
+            words(takes),
+            consumer.name.as_str()
+        )
+    })
 }
 
 /// What a consumer sends has a route that could take it.

@@ -10,19 +10,18 @@ use waybill_core::code::Code;
 use waybill_core::port::plugins::PluginsError;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_sandbox::Fleet;
 
-/// A fleet whose changes are audited, refused ones too. Cheap to clone.
+/// Plugins whose changes are audited, refused ones too. Cheap to clone.
 #[derive(Clone)]
 pub struct Audited {
-    fleet: Fleet,
+    plugins: Arc<dyn PluginService>,
     store: Arc<dyn TransactStore>,
 }
 
 impl Audited {
-    /// Over a fleet, with the store that keeps the trail.
-    pub fn new(fleet: Fleet, store: Arc<dyn TransactStore>) -> Self {
-        Self { fleet, store }
+    /// Over the plugins of a host, with the store that keeps the trail.
+    pub fn new(plugins: Arc<dyn PluginService>, store: Arc<dyn TransactStore>) -> Self {
+        Self { plugins, store }
     }
 
     async fn note(
@@ -62,14 +61,14 @@ impl Audited {
 #[async_trait]
 impl PluginService for Audited {
     async fn plugins(&self) -> Plugins {
-        self.fleet.plugins().await
+        self.plugins.plugins().await
     }
 
     async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
         let (this, transport, actor) = (self.clone(), transport.to_owned(), actor.to_owned());
         to_the_end(async move {
             let detail = json!({ "force": asked.force });
-            let result = PluginService::reload(&this.fleet, &transport, asked, &actor).await;
+            let result = this.plugins.reload(&transport, asked, &actor).await;
             this.note("PluginReloaded", &transport, &actor, detail, result).await
         })
         .await
@@ -79,7 +78,7 @@ impl PluginService for Audited {
         let (this, transport, reason, actor) =
             (self.clone(), transport.to_owned(), reason.to_owned(), actor.to_owned());
         to_the_end(async move {
-            let result = PluginService::roll_back(&this.fleet, &transport, &reason, &actor).await;
+            let result = this.plugins.roll_back(&transport, &reason, &actor).await;
             this.note("PluginRolledBack", &transport, &actor, json!({ "reason": reason }), result).await
         })
         .await
@@ -89,7 +88,7 @@ impl PluginService for Audited {
         let (this, transport, actor) = (self.clone(), transport.to_owned(), actor.to_owned());
         to_the_end(async move {
             let detail = json!({ "force": upload.reload.force, "bytes": upload.component.len() });
-            let result = PluginService::upload(&this.fleet, &transport, upload, &actor).await;
+            let result = this.plugins.upload(&transport, upload, &actor).await;
             this.note("PluginUploaded", &transport, &actor, detail, result).await
         })
         .await

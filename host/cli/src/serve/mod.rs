@@ -118,7 +118,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             source,
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
-            inbound: in_force,
+            inbound: in_force.clone(),
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
@@ -130,6 +130,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         let hangups = Arc::new(Mutex::new(hangups));
         move || reload_when_asked(reloader.clone(), config.clone(), Arc::clone(&hangups), watching.clone())
     });
+    let plugins = inbound::HostPlugins::new(fleet, in_force, Arc::clone(&engine));
     let scheme = encryption.scheme();
     let server = Server::new(Parts {
         service: engine.outbox(),
@@ -138,7 +139,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         idempotency: engine.idempotency(),
         inbound: engine.inbound(),
         configuration: Some(Arc::new(reloader.clone()) as _),
-        plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
+        plugins: Some(Arc::new(Audited::new(Arc::new(plugins), Arc::clone(&trail)))),
         auth,
         encryption,
         limits: limits(&config.server),

@@ -223,3 +223,16 @@ fn every_setting_of_a_source_and_a_consumer_is_shown() {
         assert!(shown.contains(&path), "{path} isn't in {shown:?}");
     }
 }
+
+#[test]
+fn a_window_that_ends_before_a_killer_is_found_is_warned_of() {
+    let warned = |window: &str, consumer: &str| {
+        let inbox = format!("[inbox]\ndedup_window = \"{window}\"\n[dead]\nkeep = \"2m\"\n");
+        let config = loaded(&format!("{inbox}{SOURCES}{ROUTED}[consumer.ship]\nsource = \"shop\"\n{consumer}"));
+        config.warnings.iter().any(|warning| warning.contains("inbox.dedup_window") && warning.contains("\"ship\""))
+    };
+    let handler = "handler = \"http://127.0.0.1:9000/handle\"\n";
+    assert!(warned("10m", handler) && !warned("1h", handler) && !warned("30d", handler));
+    assert!(warned("1h", &format!("{handler}handler_timeout = \"20m\"\n")), "calls that may take longer");
+    assert!(!warned("10m", "deliver = \"bus:{subject}\"\n"), "nothing is called");
+}

@@ -162,6 +162,16 @@ impl Caution {
         let lives = if suspect.alone == 0 { Duration::ZERO } else { longest_life.saturating_mul(2) };
         self.quiet.saturating_mul(4_u32.saturating_pow(suspect.alone)).max(lives)
     }
+
+    /// How long it may take to convict what kills every owner that calls it, among so many that are named with it: for each crash the
+    /// time until the next owner has called it, and before each trial by itself the longest wait for that.
+    pub fn conviction(&self, named: u32, until_called: Duration) -> Duration {
+        // A crash without names, one with all of them, and one for each time that they are halved.
+        let together = 2 + named.max(1).next_power_of_two().ilog2();
+        let wait = |alone| self.quiet_before(Suspect { alone, ..Suspect::default() }, self.life_max);
+        let waits: Duration = (0..ALONE_CRASHES_MAX).map(wait).sum();
+        waits.saturating_add(until_called.saturating_mul(together + ALONE_CRASHES_MAX))
+    }
 }
 
 #[cfg(test)]
@@ -257,6 +267,18 @@ mod tests {
         assert_eq!([0, 1, 2].map(|alone| quiet(alone, 0)), [1, 4, 16]);
         assert_eq!([0, 1, 2].map(|alone| quiet(alone, 20)), [1, 40, 40]);
         assert_eq!(quiet(2, Caution::default().life_max.as_secs()), 600, "ten minutes at most");
+    }
+
+    #[test]
+    fn a_conviction_takes_no_longer_than_told() {
+        let (caution, call) = (Caution::default(), Duration::from_secs(30));
+        for count in [1_u32, 2, 5, 32, 1_000] {
+            let waits = Duration::from_secs(1 + 600 + 600);
+            let left = caution.conviction(count, call) - waits;
+            // The first crash names nobody, the second everybody.
+            let crashes = 2 + crashes_to_convict(count.into(), 0);
+            assert!(left >= call * crashes && left <= call * (crashes + 2), "{count}: {left:?} for {crashes} crashes");
+        }
     }
 
     #[test]

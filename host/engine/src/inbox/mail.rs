@@ -26,7 +26,7 @@ pub(super) enum SourceEvent {
     /// The same of what was opened beside a source that went on.
     OpenedBeside {
         source: usize,
-        result: Result<Arc<dyn Source>, CallError>,
+        result: Result<(), CallError>,
     },
     /// It has fetched its last.
     Quiesced {

@@ -64,6 +64,7 @@ use settings::HomeSettings;
 pub(crate) use sources::Seats;
 use takeover::InboxOfShard;
 
+pub use change::{InboundHomes, Refusal};
 pub use config::{ConsumerConfig, ConsumerTarget, InboundConfig, SourceConfig};
 
 /// What callers hear while the shard is given back.

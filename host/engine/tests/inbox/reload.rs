@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use waybill_core::code::Code;
 use waybill_core::port::handler::{Handled, Inbound, Verdict};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
-use waybill_engine::{ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, SourceConfig};
+use waybill_engine::{ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, InboundHomes, SourceConfig};
 use waybill_testkit::fake_handler::{FakeHandler, FakeHandlerSlot, FakeHttpHandler, Handling, Reply};
 use waybill_testkit::fake_source::{FakeSource, Standing};
 use waybill_testkit::fake_transport::Gate;
@@ -289,8 +289,7 @@ async fn a_source_that_can_not_overlap_is_closed_first_and_settles_what_it_has()
 async fn a_successor_that_can_not_serve_leaves_the_source_as_it_was() {
     for overlaps in [true, false] {
         let world = World::new();
-        let broken = FakeSource::new("shop");
-        broken.refuse(Some(CallError { kind: ErrorKind::InvalidConfig, fault: Fault::new("NATS.STREAM", "no") }));
+        let broken = broken("shop");
         if overlaps {
             broken.overlap();
         }
@@ -307,6 +306,53 @@ async fn a_successor_that_can_not_serve_leaves_the_source_as_it_was() {
         eventually("the corrected one serves", async || broken.standings() == [Standing::Acknowledged]).await;
         assert_eq!(world.shop.closed(), 1 + reopened as u64);
     }
+}
+
+fn broken(name: &str) -> Arc<FakeSource> {
+    let broken = FakeSource::new(name);
+    broken.refuse(Some(CallError { kind: ErrorKind::InvalidConfig, fault: Fault::new("NATS.STREAM", "no") }));
+    broken
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_is_the_plugin_that_served_last() {
+    for overlaps in [true, false] {
+        let world = World::new();
+        let (second, third) = (FakeSource::new("shop"), broken("shop"));
+        if overlaps {
+            [&world.shop, &second, &third].into_iter().for_each(|source| source.overlap());
+        }
+        let mut running = Running::start(&world, world.consumer()).await;
+        second.set_open_time(seconds(1));
+        running.with_source(&world, world.source_on("shop", &second)).await;
+        eventually("the second is being opened", async || second.opened().len() == 1).await;
+        // The next one is configured before the second has shown that it serves.
+        running.with_source(&world, world.source_on("shop", &third)).await;
+        eventually("the third was tried", async || third.opened().len() == 1).await;
+        pass(seconds(5)).await;
+        assert_eq!(running.host.engine.reopen_source("shop").await, Some(Ok(())));
+        second.send("m-1", "orders.paid", "1");
+        eventually("the second serves", async || second.standings() == [Standing::Acknowledged]).await;
+        assert_eq!(world.shop.opened().len(), 1, "the first one doesn't come back, overlap: {overlaps}");
+        running.host.drain().await;
+        let closed: Vec<u64> = [&world.shop, &second].iter().map(|source| source.closed()).collect();
+        assert_eq!(closed, [1, second.opened().len() as u64], "whatever was opened was closed, overlap: {overlaps}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_never_served_is_not_gone_back_to() {
+    let world = World::new();
+    let first = broken("shop");
+    let config = world.inbound(vec![world.source_on("shop", &first)], vec![world.consumer()]);
+    let mut running = Running { host: world.start_with(config.clone()).await, config };
+    eventually("the first was tried", async || !first.opened().is_empty()).await;
+    let second = broken("shop");
+    running.with_source(&world, world.source_on("shop", &second)).await;
+    eventually("the second was tried", async || !second.opened().is_empty()).await;
+    second.refuse(None);
+    second.send("m-1", "orders.paid", "1");
+    eventually("the second serves", async || second.standings() == [Standing::Acknowledged]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,7 +394,11 @@ async fn a_source_of_its_own_home_goes_on_while_another_one_is_replaced() {
 async fn another_home_is_refused_while_a_host_runs() {
     let world = World::new();
     let running = Running::start(&world, world.consumer()).await;
-    let refusal = |config: &InboundConfig| running.host.engine.refusal(config, &DirectConfig::default());
+    let refusal = |config: &InboundConfig| {
+        let refused = running.host.engine.refusal(&InboundHomes::of(config, &DirectConfig::default()))?;
+        assert!(!refused.passes, "trying again doesn't help");
+        Some(refused.fault)
+    };
     assert_eq!(refusal(&running.config), None);
     let moved = SourceConfig { home: "elsewhere".to_owned(), ..world.source() };
     let other = InboundConfig { sources: vec![Arc::new(moved)], ..running.config.clone() };

@@ -9,6 +9,7 @@ use super::ok;
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
+use crate::limits::RETRY_AFTER_BUSY;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -31,6 +32,9 @@ pub(crate) async fn reload(State(app): State<App>, caller: Caller, request: Requ
     };
     match configuration.reload(!asked.dry_run, caller.name()).await {
         Ok(reloaded) => ok(&reloaded),
-        Err(refused) => Err(Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string())),
+        Err(refused) => {
+            let problem = Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
+            Err(if refused.retryable { problem.after(RETRY_AFTER_BUSY) } else { problem })
+        }
     }
 }

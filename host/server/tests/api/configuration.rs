@@ -8,7 +8,7 @@ use waybill_server::limits::Limits;
 
 use crate::support::{Api, post, token, with};
 
-/// Always differs in the same two things, and is refused to a caller named `clumsy`.
+/// Always differs in the same two things, and is refused to callers named `clumsy`, and `early`, who may try again.
 pub struct FixedConfiguration;
 
 #[async_trait]
@@ -17,6 +17,10 @@ impl ConfigurationService for FixedConfiguration {
         if actor == "clumsy" {
             let message = "CONFIG.UNKNOWN_KEY: there is no outbox.batsh".to_owned();
             return Err(ReloadRefused { code: "CONFIG.UNKNOWN_KEY".to_owned(), message, retryable: false });
+        }
+        if actor == "early" {
+            let message = "[source.shop]: its peer doesn't answer".to_owned();
+            return Err(ReloadRefused { code: "PLUGIN.OPEN_FAILED".to_owned(), message, retryable: true });
         }
         let change =
             SettingChange { key: "outbox.batch".into(), from: Some(json!(50)), to: None, effect: Effect::Restart };
@@ -42,9 +46,12 @@ async fn a_reload_tells_what_differs_and_a_dry_run_doesnt_apply() {
 
 #[tokio::test]
 async fn a_refusal_says_every_reason() {
-    let tokens = vec![token("clumsy", &["*"], &[Role::Admin])];
-    let api = Api::with(Some(tokens), Limits::default()).await;
-    let answer = api.send(with(post("/v1/config/reload", "{}"), "authorization", "Bearer clumsy")).await;
-    assert_eq!(answer.problem(), (422, "CONFIG.RELOAD_REFUSED".to_owned()));
-    assert!(answer.json()["detail"].as_str().unwrap().contains("CONFIG.UNKNOWN_KEY"), "{}", answer.text);
+    let tokens = ["clumsy", "early"].map(|name| token(name, &["*"], &[Role::Admin]));
+    let api = Api::with(Some(tokens.to_vec()), Limits::default()).await;
+    for (name, reason, retryable) in [("clumsy", "CONFIG.UNKNOWN_KEY", false), ("early", "PLUGIN.OPEN_FAILED", true)] {
+        let answer = api.send(with(post("/v1/config/reload", "{}"), "authorization", &format!("Bearer {name}"))).await;
+        assert_eq!(answer.problem(), (422, "CONFIG.RELOAD_REFUSED".to_owned()));
+        assert!(answer.json()["detail"].as_str().unwrap().contains(reason), "{}", answer.text);
+        assert_eq!(answer.json()["retryable"], retryable, "{}", answer.text);
+    }
 }

@@ -43,6 +43,7 @@ pub struct FakeSource {
     opened: Mutex<Vec<OpenSource>>,
     behind: Mutex<Vec<Option<String>>>,
     closed: AtomicU64,
+    open_time: Mutex<Duration>,
     close_time: Mutex<Duration>,
     refuses: Mutex<Option<CallError>>,
     overlaps: AtomicBool,
@@ -76,6 +77,7 @@ impl FakeSource {
             opened: Mutex::default(),
             behind: Mutex::default(),
             closed: AtomicU64::new(0),
+            open_time: Mutex::default(),
             close_time: Mutex::default(),
             refuses: Mutex::default(),
             overlaps: AtomicBool::new(false),
@@ -107,6 +109,11 @@ impl FakeSource {
     /// From now on `open` fails so; none = it works.
     pub fn refuse(&self, error: Option<CallError>) {
         *self.refuses.lock() = error;
+    }
+
+    /// From now on it takes so long to open, or to be refused.
+    pub fn set_open_time(&self, time: Duration) {
+        *self.open_time.lock() = time;
     }
 
     /// From now on it takes so long to close, if it is given the time.
@@ -272,6 +279,10 @@ impl SourcePlugin for FakeSourcePlugin {
     }
     async fn open(&self, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
         self.0.opened.lock().push(how);
+        let takes = *self.0.open_time.lock();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         if let Some(error) = self.0.refuses.lock().clone() {
             return Err(error);
         }

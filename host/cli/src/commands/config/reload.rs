@@ -30,6 +30,7 @@ const VIEW: View<'_> = View {
         column("READ NOW", |item| value(item, "to")),
         column("COUNTS", |item| match text(item, "effect").as_str() {
             "now" => "at once".to_owned(),
+            "refused" => "not at all".to_owned(),
             _ => "after a restart".to_owned(),
         }),
     ],
@@ -55,7 +56,7 @@ pub(super) async fn changes(apply: bool, context: &mut Context<'_>) -> Result<()
         Format::Json => context.term.line(answer.text.trim_end())?,
         format => output::list(context.term, format, &changes, &VIEW)?,
     }
-    let later = changes.iter().filter(|change| text(change, "effect") != "now").count();
+    let later = changes.iter().filter(|change| text(change, "effect") == "restart").count();
     if apply {
         let now = number((changes.len() - later) as u64, "setting", "settings");
         context.term.say(&format!("in force: {now} changed"));

@@ -9,9 +9,11 @@ use crate::exit::CliError;
 
 /// Read a component again.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  waybill plugin reload orders\n  waybill plugin reload orders --force")]
+#[command(
+    after_help = "Examples:\n  waybill plugin reload orders\n  waybill plugin reload orders --force\n  waybill plugin reload handler.ship\n  waybill plugin reload source.shop"
+)]
 pub struct Reload {
-    /// Transport
+    /// Transport, handler.CONSUMER or source.NAME
     pub transport: String,
     /// How strictly.
     #[command(flatten)]

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `opener` | a source's plugin, opened by whoever owns its home |
 //! | `watch` | plugin files that change |
+//! | `plugins` | plugins as operators know them, those of sources among them |
 //! | `next` | what another configuration of a running host brings |
 
 mod next;
 mod opener;
+mod plugins;
 mod watch;
 
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use waybill_core::port::handler::Handler;
 use waybill_core::port::http_handler::HttpHandlers;
 use waybill_core::port::source::SourceWants;
 use waybill_core::port::transport::ErrorKind;
-use waybill_engine::{ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, SourceConfig, TableConfig};
+use waybill_engine::{
+    ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, InboundHomes, SourceConfig, TableConfig,
+};
 use waybill_sandbox::{EndpointSpec, Fleet, ForStart, HttpHandlerClient, SandboxError, TransportSpec, WasmTable};
 use waybill_server::json::handled::ApiBodies;
 use waybill_store::SurrealStore;
@@ -31,6 +35,7 @@ use crate::exit::CliError;
 use crate::plugins::inbound::{PreparedHandler, PreparedSource, publisher};
 pub use next::{Begun, Running, next};
 use opener::ConfiguredSource;
+pub use plugins::HostPlugins;
 pub use watch::watch;
 
 /// Bytes of a handler's answer that are read.
@@ -97,6 +102,22 @@ pub async fn inbound(
     }
     let inbox = inbox_of(config, pulled, consumers, store);
     Ok(Inbound { inbox: Arc::new(inbox), direct: direct_of(tables, store), plugins })
+}
+
+/// Where all lives that a configuration receives.
+pub fn homes(config: &Config) -> InboundHomes {
+    let is_table = |source: &&Source| publisher(config, source).is_some();
+    let (tables, pulled): (Vec<&Source>, Vec<&Source>) = config.sources.iter().partition(is_table);
+    let stored = config.consumers.iter().filter(|consumer| consumer.publish == Publish::Stored);
+    let consumers = stored.filter_map(|consumer| {
+        let feeds = |source: &&&Source| consumer.sources.iter().any(|name| name == source.name.as_str());
+        Some((consumer.name.clone(), pulled.iter().find(feeds)?.home.clone()))
+    });
+    InboundHomes {
+        consumers: consumers.collect(),
+        sources: pulled.iter().map(|source| (source.name.clone(), source.home.clone())).collect(),
+        tables: tables.into_iter().map(|source| source.name.clone()).collect(),
+    }
 }
 
 fn inbox_of(

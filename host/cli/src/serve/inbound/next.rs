@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use waybill_core::code::Code;
+use waybill_api::configuration::ReloadRefused;
 use waybill_core::port::handler::Handler as _;
 use waybill_core::port::table::Table;
 use waybill_core::port::transport::Health;
 use waybill_engine::{ConsumerConfig, ConsumerTarget, SourceConfig, TableConfig};
-use waybill_sandbox::Fleet;
+use waybill_sandbox::{Fleet, SwapError};
 use waybill_store::SurrealStore;
 
 use super::opener::ConfiguredSource;
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::config::Config;
 use crate::config::inbound::{Consumer, Direct, Publish, Source};
-use crate::exit::{CliError, Exit};
+use crate::exit::CliError;
 use crate::plugins::inbound::{PreparedSource, publisher};
-use crate::serve::compose::of_sandbox;
+use crate::serve::reload::{of_cli, of_swap};
 
 /// What was started for a configuration that may still be refused.
 #[derive(Default)]
@@ -59,14 +59,15 @@ pub async fn next(
     config: &Config,
     sources: Vec<PreparedSource>,
     begun: &mut Begun,
-) -> Result<Inbound, CliError> {
+) -> Result<Inbound, ReloadRefused> {
     let (mut pulled, mut tables, mut plugins) = (Vec::new(), Vec::new(), Vec::new());
     for prepared in sources {
         let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
         match publisher(config, source).map(|consumer| (consumer, consumer.publish)) {
             Some((consumer, Publish::Direct(direct))) => {
                 let published = Published { source, consumer, direct };
-                tables.push(running.table(config, published, prepared, begun).await?);
+                let table = running.table(config, published, prepared, begun).await;
+                tables.push(table.map_err(|error| of_cli(&error))?);
             }
             _ => {
                 let (one, plugin) = running.source(config, source, prepared).await?;
@@ -77,7 +78,7 @@ pub async fn next(
     }
     let mut consumers = Vec::new();
     for consumer in config.consumers.iter().filter(|consumer| consumer.publish == Publish::Stored) {
-        consumers.push(running.consumer(config, consumer)?);
+        consumers.push(running.consumer(config, consumer).map_err(|error| of_cli(&error))?);
     }
     let inbox = inbox_of(config, pulled, consumers, running.store);
     Ok(Inbound { inbox: Arc::new(inbox), direct: direct_of(tables, running.store), plugins })
@@ -101,7 +102,7 @@ impl Running<'_> {
         config: &Config,
         source: &Source,
         prepared: PreparedSource,
-    ) -> Result<(Arc<SourceConfig>, Arc<ConfiguredSource>), CliError> {
+    ) -> Result<(Arc<SourceConfig>, Arc<ConfiguredSource>), ReloadRefused> {
         let mut known = self.inbound.inbox.sources.iter().zip(&self.inbound.plugins);
         let known = known.find(|(known, _)| known.name == source.name);
         if let Some((known, plugin)) = known.filter(|_| self.has(source)) {
@@ -119,7 +120,8 @@ impl Running<'_> {
         }
         let plugin = plugin_of(config, source, prepared, self.fleet, self.store);
         let plugin = Arc::new(if known.is_some() { plugin.in_place_of_another() } else { plugin });
-        try_out(&plugin, source, known.is_none()).await?;
+        let tried = try_out(&plugin, source, known.is_none()).await;
+        tried.map_err(|error| of_swap(&format!("source.{}", source.name), &error))?;
         Ok((Arc::new(source_of(source, Arc::clone(&plugin))), plugin))
     }
 
@@ -161,18 +163,14 @@ impl Running<'_> {
 }
 
 /// Opens a source on trial. One that is new may find its peer later; what takes another one's place has to be as good.
-async fn try_out(plugin: &ConfiguredSource, source: &Source, is_new: bool) -> Result<(), CliError> {
+async fn try_out(plugin: &ConfiguredSource, source: &Source, is_new: bool) -> Result<(), SwapError> {
     match plugin.probe().await {
-        Ok(report) if report.health == Health::Down && !is_new => {
-            let detail = report.detail.unwrap_or_else(|| "without a reason".to_owned());
-            let what = format!("[source.{}]: it says that it is down: {detail}", source.name);
-            Err(CliError::Host { code: Code::PLUGIN_DOWN, what, exit: Exit::Usage })
-        }
+        Ok(report) if report.health == Health::Down && !is_new => Err(plugin.down(report)),
         Ok(_) => Ok(()),
         Err(error) if is_new && !is_for_good(&error) => {
             tracing::warn!(source = %source.name, code = error.code().as_str(), %error, "a new source finds no peer yet: it is tried again");
             Ok(())
         }
-        Err(error) => Err(of_sandbox(&error)),
+        Err(error) => Err(error.into()),
     }
 }

@@ -3,14 +3,19 @@
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use waybill_core::code::Code;
 use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::source::{OpenSource, Overtaken, Source, SourcePlugin, SourceWants};
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, HealthReport, PluginIdentity};
-use waybill_sandbox::{ComponentSource, EndpointSpec, Fleet, LoadedPlugin, SandboxError, WasmSource, World};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health, HealthReport, PluginIdentity};
+use waybill_core::time::UnixMillis;
+use waybill_sandbox::{
+    ComponentSource, EndpointSpec, Fleet, LoadedPlugin, SandboxError, SwapError, WasmSource, Why, World,
+};
 
 use super::CLOSE_TIMEOUT;
 
@@ -33,6 +38,8 @@ struct State {
     generation: u32,
     /// It takes the place of one that served, and was never open: if it is to blame itself, that one serves again.
     is_on_trial: bool,
+    /// Since when it is the plugin.
+    since: UnixMillis,
     open: Weak<WasmSource>,
 }
 
@@ -44,7 +51,7 @@ impl ConfiguredSource {
         spec: EndpointSpec,
         wants: SourceWants,
     ) -> Self {
-        let state = Mutex::new(State { plugin, generation: 1, is_on_trial: false, open: Weak::new() });
+        let state = Mutex::new(State { plugin, generation: 1, is_on_trial: false, since: now(), open: Weak::new() });
         Self { fleet, from, spec, wants, behind: Mutex::default(), state }
     }
 
@@ -79,6 +86,50 @@ impl ConfiguredSource {
         }
     }
 
+    /// Where its plugin comes from, in words.
+    pub fn comes_from(&self) -> String {
+        self.from.words()
+    }
+
+    /// Who vouches for the plugin that serves, in words.
+    pub fn signature(&self) -> String {
+        self.state.lock().plugin.signature().words()
+    }
+
+    /// Since when the plugin that serves is the one.
+    pub fn since(&self) -> UnixMillis {
+        self.state.lock().since
+    }
+
+    /// Tries what lies at its place now, while what serves goes on: the digest that whoever opens it again is to find serving. None: it
+    /// is the very same. With `force` that one, too, is opened again, and one that doesn't reach its peer is taken.
+    pub async fn try_again(&self, sha256: Option<&str>, force: bool) -> Result<Option<String>, SwapError> {
+        let settings = &self.spec.settings;
+        let mut plugin = self.fleet.load(&self.from, settings.sha256.as_deref(), World::Source).await?;
+        if sha256.is_some() {
+            // Both pins count.
+            plugin = self.fleet.load(&self.from, sha256, World::Source).await?;
+        }
+        let digest = plugin.digest().to_owned();
+        let is_same = self.state.lock().plugin.digest() == digest;
+        if is_same && !force {
+            return Ok(None);
+        }
+        match WasmSource::probe(plugin, self.spec.clone(), self.wants.clone()).await {
+            Ok(report) if report.health == Health::Down && !force => Err(self.down(report)),
+            Ok(_) => Ok(Some(digest)),
+            Err(error) if force && error.retryable() => Ok(Some(digest)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// It opens, and says that it is down.
+    pub fn down(&self, report: HealthReport) -> SwapError {
+        let detail = report.detail.unwrap_or_else(|| "without a reason".to_owned());
+        let why = Why::new(Code::PLUGIN_DOWN, format!("it says that it is down: {detail}"));
+        SwapError::ProbeFailed { endpoint: self.spec.settings.name.clone(), why }
+    }
+
     /// Whether it would work, while what is configured before it serves. Nothing is consumed.
     pub async fn probe(&self) -> Result<HealthReport, SandboxError> {
         let plugin = self.state.lock().plugin.clone();
@@ -101,7 +152,10 @@ impl ConfiguredSource {
             }
             tracing::warn!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source isn't open yet: it is tried again");
         }
-        *self.state.lock() = State { plugin, generation, is_on_trial: false, open: Arc::downgrade(&source) };
+        let mut state = self.state.lock();
+        let since = if state.generation == generation { state.since } else { now() };
+        *state = State { plugin, generation, is_on_trial: false, since, open: Arc::downgrade(&source) };
+        drop(state);
         Ok(source)
     }
 }
@@ -164,6 +218,11 @@ impl SourcePlugin for ConfiguredSource {
     }
 }
 
+fn now() -> UnixMillis {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// A plugin that doesn't open for a reason of its own, and not because its peer isn't there: the one before it may serve.
 fn is_its_own(error: &SandboxError) -> bool {
     use ErrorKind::{Contract, InvalidConfig, Trapped, Unsupported};
@@ -177,8 +236,6 @@ fn never(error: SandboxError) -> CallError {
 
 #[cfg(test)]
 mod tests {
-    use waybill_core::code::Code;
-
     use super::*;
 
     #[test]

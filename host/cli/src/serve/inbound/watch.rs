@@ -34,7 +34,8 @@ pub async fn watch(in_force: InForce, engine: Arc<Engine>, stop: CancellationTok
             *before = now;
             if source.is_replaced().await {
                 tracing::info!(source = source.name(), "the file of a source's plugin has changed: it is opened again");
-                engine.reopen_source(source.name()).await;
+                // Whether it can be opened now or later, is told where it is opened.
+                let _opened = engine.reopen_source(source.name()).await;
             }
         }
         if stop.run_until_cancelled(tokio::time::sleep(POLL_EVERY)).await.is_none() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use waybill_api::configuration::ReloadRefused;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
-use waybill_core::port::transport::{Fault, Transport};
+use waybill_core::port::transport::Transport;
 use waybill_engine::{EngineConfig, SagaConfig};
 use waybill_sandbox::{Fleet, LoadedPlugin, StagedChange, SwapError, TransportSpec};
 
@@ -84,7 +84,8 @@ impl Trial {
     }
 }
 
-/// Puts a configuration in force whose plugins are loaded, in place of the one that runs. An error leaves everything as it was.
+/// Puts a configuration in force whose plugins are loaded, in place of the one that runs, and that the engine can take over. An error
+/// leaves everything as it was.
 pub(super) async fn apply(
     host: &Host,
     (running, next): (&Config, &Config),
@@ -123,6 +124,7 @@ pub(super) async fn apply(
     host.inbound.set(inbound.clone());
     let Inbound { inbox, direct, .. } = inbound;
     host.engine.reconfigure(EngineConfig { sagas, inbound: inbox, direct, ..config }).await;
+    set_drain_times(host, (running, next)).await;
     for name in &transports.removed {
         // The engine closes it when its calls have ended.
         host.fleet.remove(name);
@@ -165,7 +167,7 @@ async fn try_handlers(
     for prepared in prepared {
         let name = prepared.settings.name.clone();
         match component_of(running, &name) {
-            Some(before) if *before == prepared.settings => {}
+            Some(before) if before.goes_on_as(&prepared.settings) => {}
             Some(_) => {
                 let (spec, loaded) = inbound::handler_spec(next, prepared, &host.store);
                 trial.tried.push(try_out(host, ChangedSlot::Handler(name), spec, loaded.plugin).await?);
@@ -180,6 +182,18 @@ async fn try_handlers(
     Ok(())
 }
 
+/// How long calls of a handler may take when its plugin is replaced follows `handler_timeout`, and is no reason to open it anew.
+async fn set_drain_times(host: &Host, (running, next): (&Config, &Config)) {
+    for consumer in next.consumers.iter().map(|consumer| consumer.name.as_str()) {
+        let drain_timeout = |config| component_of(config, consumer).map(|endpoint| endpoint.policy.drain_timeout);
+        if let (Some(before), Some(now)) = (drain_timeout(running), drain_timeout(next))
+            && before != now
+        {
+            host.fleet.set_handler_drain_timeout(consumer, now).await;
+        }
+    }
+}
+
 /// The component that handles a consumer's messages, if one does.
 fn component_of<'c>(config: &'c Config, consumer: &str) -> Option<&'c EndpointSettings> {
     let found = config.consumers.iter().find(|known| known.name.as_str() == consumer)?;
@@ -189,7 +203,7 @@ fn component_of<'c>(config: &'c Config, consumer: &str) -> Option<&'c EndpointSe
     }
 }
 
-/// Tries sources and tables, and asks the engine whether it can take all of it over.
+/// Tries sources and tables.
 async fn try_inbound(
     host: &Host,
     (config, next): (&Config, &Config),
@@ -198,11 +212,7 @@ async fn try_inbound(
 ) -> Result<Inbound, ReloadRefused> {
     let in_force = host.inbound.get();
     let running = Running { config, inbound: &in_force, fleet: &host.fleet, store: &host.store };
-    let inbound = inbound::next(running, next, sources, &mut trial.begun).await.map_err(|error| of_cli(&error))?;
-    match host.engine.refusal(&inbound.inbox, &inbound.direct) {
-        Some(Fault { code, reason, .. }) => Err(ReloadRefused { code, message: reason, retryable: false }),
-        None => Ok(inbound),
-    }
+    inbound::next(running, next, sources, &mut trial.begun).await
 }
 
 async fn try_out(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use waybill_api::configuration::{Effect, SettingChange};
+use waybill_api::configuration::{Effect, ReloadRefused, Reloaded, SettingChange};
 use waybill_core::endpoint::EndpointSettings;
 
 use crate::config::reader::Shown;
@@ -75,6 +75,14 @@ pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
             effect: effect(key, old.contains_key(key) && new.contains_key(key)),
         })
         .collect()
+}
+
+/// Nothing of it would count while the host runs, for a reload is refused as a whole.
+pub fn refuse(compared: &mut Reloaded, refused: &ReloadRefused) {
+    for change in compared.changes.iter_mut().filter(|change| change.effect == Effect::Now) {
+        change.effect = Effect::Refused;
+    }
+    compared.warnings.push(format!("a reload is refused as a whole: {refused}"));
 }
 
 /// Transports of two configurations, by name.
@@ -164,6 +172,22 @@ mod tests {
         ] {
             assert!(effect(key, true) == expected && effect(key, false) == expected, "{key}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_as_a_whole_counts_at_once_in_no_part() {
+        let old = shown(&[("source.shop.home", json!("shop")), ("store.url", json!("memory"))]);
+        let new = shown(&[("source.shop.home", json!("elsewhere")), ("store.url", json!("surrealkv://x"))]);
+        let mut compared = Reloaded { changes: changes(&old, &new), ..Reloaded::default() };
+        let refused = ReloadRefused {
+            code: "INBOX.OTHER_HOME".to_owned(),
+            message: "keep its home".to_owned(),
+            retryable: false,
+        };
+        refuse(&mut compared, &refused);
+        let effects: Vec<Effect> = compared.changes.iter().map(|change| change.effect).collect();
+        assert_eq!(effects, [Effect::Refused, Effect::Restart]);
+        assert_eq!(compared.warnings, ["a reload is refused as a whole: INBOX.OTHER_HOME: keep its home"]);
     }
 
     #[test]

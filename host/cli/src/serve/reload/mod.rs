@@ -30,7 +30,7 @@ use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Re
 use waybill_core::code::Code;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_engine::Engine;
+use waybill_engine::{Engine, Refusal};
 use waybill_sandbox::{Fleet, SwapError};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
@@ -41,7 +41,7 @@ use crate::exit::CliError;
 use crate::plugins::{self, PluginError};
 use crate::saga_definitions;
 use crate::serve::compose;
-use crate::serve::inbound::InForce;
+use crate::serve::inbound::{self, InForce};
 use crate::setup::Source;
 
 pub use watch::watch;
@@ -171,6 +171,12 @@ impl Reloader {
             warnings: next.warnings.clone(),
         };
         reloaded.warnings.extend(plugins::warnings(&prepared));
+        let refusal = self.host.engine.refusal(&inbound::homes(&next)).map(of_engine);
+        match refusal {
+            Some(refused) if apply => return Err(refused),
+            Some(refused) => diff::refuse(&mut reloaded, &refused),
+            None => {}
+        }
         if !apply {
             return Ok(reloaded);
         }
@@ -234,10 +240,14 @@ fn of_plugins(errors: &[PluginError]) -> ReloadRefused {
     refused(code, lines.join("\n"), errors.iter().all(|error| error.cause.retryable()))
 }
 
-fn of_swap(section: &str, error: &SwapError) -> ReloadRefused {
+fn of_engine(refusal: Refusal) -> ReloadRefused {
+    ReloadRefused { code: refusal.fault.code, message: refusal.fault.reason, retryable: refusal.passes }
+}
+
+pub(super) fn of_swap(section: &str, error: &SwapError) -> ReloadRefused {
     refused(error.code(), format!("[{section}]: {error}"), error.retryable())
 }
 
-fn of_cli(error: &CliError) -> ReloadRefused {
+pub(super) fn of_cli(error: &CliError) -> ReloadRefused {
     refused(error.code().unwrap_or(Code::CONFIG_RELOAD_REFUSED), error.to_string(), false)
 }

@@ -35,16 +35,17 @@ use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
-use waybill_core::port::transport::Fault;
+use waybill_core::port::transport::CallError;
 use waybill_core::time::UnixMillis;
 
 use super::actor::RECONFIGURE_TIMEOUT;
+use super::change::{InboundHomes, Refusal};
 use super::config::{ConsumerConfig, InboundConfig, SourceConfig};
 use super::meter::InboxMeter;
 use super::sources::{Seats, close_within};
 use super::{InboxHandle, Shared, change, tidy};
 use crate::commit::Condition;
-use crate::engine::CLOSE_TIMEOUT;
+use crate::direct::DirectConfig;
 use crate::saga::service::Sagas;
 use crate::service;
 use crate::shard::{Context, ShardHandle};
@@ -134,9 +135,14 @@ impl Inbox {
         self.config().sources.iter().any(|pulled| pulled.name == *source)
     }
 
+    /// Whether something of a source may still be under way, also of one that was taken out: it isn't closed yet.
+    pub fn may_pull(&self, source: &SourceName) -> bool {
+        self.pulls(source) || self.shared.seats.is_taken(source)
+    }
+
     /// Why another configuration can't follow the one in force, if so.
-    pub fn refusal(&self, next: &InboundConfig) -> Option<Fault> {
-        change::refusal(&self.config(), next)
+    pub fn refusal(&self, next: &InboundHomes) -> Option<Refusal> {
+        change::other_home(&InboundHomes::of(&self.config(), &DirectConfig::default()), next)
     }
 
     /// Pulls and calls nothing more, waits for calls under way at most `timeout`, and closes the sources and then the handlers in what is
@@ -149,12 +155,11 @@ impl Inbox {
         futures::future::join_all(handlers).await;
     }
 
-    /// Closes a source in good order and opens it again, by the plugin that its opener has now. False = it isn't open here.
-    pub async fn reopen(&self, source: &str) -> bool {
+    /// Closes a source in good order and opens it again, by the plugin that its opener has now. None = it isn't open here.
+    pub async fn reopen(&self, source: &str) -> Option<Result<(), CallError>> {
         let config = self.config();
-        let Some(found) = config.sources.iter().find(|known| known.name.as_str() == source) else { return false };
-        let Ok(shard) = self.home_of(found) else { return false };
-        shard.reopen(source.to_owned(), false).await.is_some()
+        let found = config.sources.iter().find(|known| known.name.as_str() == source)?;
+        self.home_of(found).ok()?.reopen(source.to_owned(), false).await
     }
 
     /// How the inbox of this host is, for readiness.

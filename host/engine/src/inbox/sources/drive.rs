@@ -90,7 +90,7 @@ impl Actor {
     fn begin_open(&mut self, source: usize, how: OpenSource) {
         let Some(place) = self.sources.places.get_mut(source) else { return };
         place.goes_on = how.go_on;
-        let (seat, plugin) = (Arc::clone(&place.seat), Arc::clone(&place.plugin));
+        let (seat, plugin) = (Arc::clone(&place.seat), place.begin_open());
         plugin.resume_after(self.begins_behind(source));
         self.begin(async move {
             let result = seat.open(plugin.as_ref(), how).await;
@@ -100,11 +100,11 @@ impl Actor {
 
     /// Opens its successor while a source goes on.
     fn begin_beside(&mut self, source: usize, how: OpenSource) {
-        let Some(place) = self.sources.places.get(source) else { return };
-        let plugin = Arc::clone(&place.plugin);
+        let Some(place) = self.sources.places.get_mut(source) else { return };
+        let (seat, plugin) = (Arc::clone(&place.seat), place.begin_open());
         plugin.resume_after(self.begins_behind(source));
         self.begin(async move {
-            let result = plugin.open(how).await;
+            let result = seat.open_beside(plugin.as_ref(), how).await;
             SourceEvent::OpenedBeside { source, result }
         });
     }

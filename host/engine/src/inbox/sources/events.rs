@@ -13,6 +13,7 @@ use waybill_core::port::source::{OpenSource, Pulled, Settled, Source, SourceDeli
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 use waybill_core::time::UnixMillis;
 
+use super::drive::CLOSE_TIMEOUT;
 use super::place::{Beside, Phase};
 use crate::inbox::actor::Actor;
 use crate::inbox::mail::SourceEvent;
@@ -95,17 +96,23 @@ impl Actor {
 
     /// The successor of a source is open: the one before fetches no more and is closed when what it has out is settled. One that can't
     /// serve changes nothing.
-    fn opened_beside(&mut self, source: usize, result: Result<Arc<dyn Source>, CallError>) {
+    fn opened_beside(&mut self, source: usize, result: Result<(), CallError>) {
         let Some(place) = self.sources.places.get_mut(source) else { return };
-        let Some(Beside::Opening(how)) = place.beside.take() else { return };
+        let Some(Beside::Opening(how)) = place.beside else { return };
+        place.beside = None;
         match (result, &place.phase) {
-            (Ok(open), Phase::Open(serving)) => {
+            (Ok(()), Phase::Open(serving)) => {
                 place.phase = Phase::quiescing(serving);
-                place.beside = Some(Beside::Open(open, how));
+                place.beside = Some(Beside::Open(how));
                 self.begin_quiesce(source);
             }
-            // Nothing else moves a source while its successor is opened.
-            (Ok(_), _) => {}
+            // Nothing else moves a source while its successor is opened; if something did, nobody waits for that one.
+            (Ok(()), _) => {
+                let seat = Arc::clone(&place.seat);
+                if let Some(open) = seat.open_beside_now() {
+                    self.tasks.spawn(async move { seat.close(&open, CLOSE_TIMEOUT).await });
+                }
+            }
             (Err(error), _) => {
                 let (name, fault) = (&place.home.config.name, &error.fault);
                 tracing::error!(
@@ -131,13 +138,16 @@ impl Actor {
             }
         }
         let Some(place) = self.sources.places.get_mut(source) else { return };
-        match place.beside.take() {
-            Some(Beside::Open(open, how)) => {
+        let successor = match place.beside.take() {
+            Some(Beside::Open(how)) => place.seat.install_beside().map(|open| (open, how)),
+            Some(Beside::Opening(_)) | None => None,
+        };
+        match successor {
+            Some((open, how)) => {
                 place.goes_on = how.go_on;
-                place.seat.install(&open);
                 self.source_opened(source, Ok(open));
             }
-            Some(Beside::Opening(_)) | None => {
+            None => {
                 let how = place.reopens.take().unwrap_or_default();
                 place.phase = Phase::Closed { until: Instant::now(), how };
             }

@@ -45,8 +45,8 @@ impl Phase {
 /// What is opened beside a source that goes on meanwhile.
 pub(in crate::inbox) enum Beside {
     Opening(OpenSource),
-    /// It serves as soon as the one before it has closed.
-    Open(Arc<dyn Source>, OpenSource),
+    /// It serves as soon as the one before it has closed; its seat has it.
+    Open(OpenSource),
 }
 
 /// One source of an ownership.
@@ -55,8 +55,10 @@ pub(in crate::inbox) struct Place {
     pub seat: Arc<Seat>,
     /// What is opened: the configured plugin, or the one before if that can't serve.
     pub plugin: Arc<dyn SourcePlugin>,
-    /// What served before another plugin was configured; none as soon as that one is open.
-    pub before: Option<Arc<dyn SourcePlugin>>,
+    /// What is being opened, or is open and waits for the one before it to close. Another plugin may be configured meanwhile.
+    opening: Option<Arc<dyn SourcePlugin>>,
+    /// What served last in this ownership. One that was only tried, or never found its peer, isn't worth going back to.
+    served: Option<Arc<dyn SourcePlugin>>,
     pub phase: Phase,
     pub beside: Option<Beside>,
     pub failures: u32,
@@ -82,28 +84,36 @@ impl Place {
         let is_other = !Arc::ptr_eq(&self.home.config.plugin, &home.config.plugin);
         self.home = Arc::clone(home);
         if is_other {
-            let old = std::mem::replace(&mut self.plugin, Arc::clone(&home.config.plugin));
-            // Of several in turn the one that served comes back.
-            self.before.get_or_insert(old);
+            self.plugin = Arc::clone(&home.config.plugin);
             self.reopen(OpenSource::default());
         }
     }
 
-    /// The configured plugin is open. If another one was configured meanwhile, that one is still to show what it can.
+    /// What is to be opened is begun to be.
+    pub fn begin_open(&mut self) -> Arc<dyn SourcePlugin> {
+        self.opening = Some(Arc::clone(&self.plugin));
+        Arc::clone(&self.plugin)
+    }
+
+    /// What was opened serves.
     pub fn serves(&mut self) {
-        if self.reopens.is_none() {
-            self.before = None;
+        if let Some(opened) = self.opening.take() {
+            self.served = Some(opened);
         }
     }
 
-    /// The configured plugin can't serve: the one that did before is to do so again. False: there is none, or another one comes first.
+    /// What was opened can't serve: the one that did last is to do so again. False: there is no other, or a plugin that was configured
+    /// meanwhile comes first.
     pub fn fall_back(&mut self) -> bool {
-        if self.reopens.is_some() {
-            return false;
+        self.opening = None;
+        let served = self.served.clone().filter(|served| !Arc::ptr_eq(served, &self.plugin));
+        match (self.reopens, served) {
+            (None, Some(served)) => {
+                self.plugin = served;
+                true
+            }
+            (Some(_), _) | (None, None) => false,
         }
-        let Some(before) = self.before.take() else { return false };
-        self.plugin = before;
-        true
     }
 }
 
@@ -154,7 +164,8 @@ impl Places {
             home: Arc::clone(source),
             seat: seats.of(&source.config.name),
             plugin: Arc::clone(&source.config.plugin),
-            before: None,
+            opening: None,
+            served: None,
             phase: Phase::Closed { until: now, how: OpenSource::default() },
             beside: None,
             failures: 0,
@@ -215,11 +226,11 @@ impl Places {
     /// What is open, for whoever closes it.
     pub fn open(&self) -> Vec<(Arc<Seat>, Arc<dyn Source>)> {
         let open = self.places.iter().flat_map(|place| {
-            let beside = match &place.beside {
-                Some(Beside::Open(source, _)) => Some(Arc::clone(source)),
-                Some(Beside::Opening(_)) | None => None,
-            };
-            [place.seat.open_now(), beside].into_iter().flatten().map(|source| (Arc::clone(&place.seat), source))
+            let seat = &place.seat;
+            [seat.open_now(), seat.open_beside_now()]
+                .into_iter()
+                .flatten()
+                .map(move |source| (Arc::clone(seat), source))
         });
         open.collect()
     }

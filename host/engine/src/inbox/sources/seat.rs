@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, timeout_at};
 use waybill_core::ids::SourceName;
 use waybill_core::port::source::{OpenSource, Source, SourcePlugin};
 use waybill_core::port::transport::{CallError, Fault};
@@ -21,6 +22,11 @@ pub(crate) struct Seats(Mutex<BTreeMap<SourceName, Arc<Seat>>>);
 impl Seats {
     pub fn of(&self, source: &SourceName) -> Arc<Seat> {
         Arc::clone(self.0.lock().entry(source.clone()).or_default())
+    }
+
+    /// Whether an ownership has this source, open or not, or it is being closed: whoever does that holds its seat.
+    pub fn is_taken(&self, source: &SourceName) -> bool {
+        self.0.lock().get(source).is_some_and(|seat| Arc::strong_count(seat) > 1)
     }
 
     /// Takes over which sources operators paused, as it was noted.
@@ -76,6 +82,14 @@ impl SourceFigures {
     }
 }
 
+/// One source of this host.
+#[derive(Default)]
+pub(crate) struct Seat {
+    paused: AtomicBool,
+    refused: Mutex<Option<Fault>>,
+    open: Mutex<Option<Arc<dyn Source>>>,
+    /// What was opened beside that one to take its place. Here, so that whoever ends an ownership finds it before anybody heard of it.
+    beside: Mutex<Option<Arc<dyn Source>>>,
     /// Held from the beginning of an `open` or `close` to its end: a peer never sees two of them.
     moving: AsyncMutex<()>,
     figures: Mutex<SourceFigures>,
@@ -112,28 +126,89 @@ impl Seat {
         change(&mut self.figures.lock());
     }
 
+    /// The source that was opened to take the place of that one.
+    pub fn open_beside_now(&self) -> Option<Arc<dyn Source>> {
+        self.beside.lock().clone()
+    }
+
     /// Opens the source, when the one before has closed.
     pub async fn open(&self, plugin: &dyn SourcePlugin, how: OpenSource) -> Result<Arc<dyn Source>, CallError> {
         let _alone = self.moving.lock().await;
         let source = plugin.open(how).await?;
-        self.install(&source);
+        *self.open.lock() = Some(Arc::clone(&source));
         Ok(source)
     }
 
-    /// What was opened beside the source before it serves from now on.
-    pub fn install(&self, source: &Arc<dyn Source>) {
-        *self.open.lock() = Some(Arc::clone(source));
+    /// Opens its successor while the source goes on.
+    pub async fn open_beside(&self, plugin: &dyn SourcePlugin, how: OpenSource) -> Result<(), CallError> {
+        let source = plugin.open(how).await?;
+        *self.beside.lock() = Some(source);
+        Ok(())
     }
 
-    /// Closes what is open, within `timeout`.
+    /// What was opened beside the source before it serves from now on.
+    pub fn install_beside(&self) -> Option<Arc<dyn Source>> {
+        let source = self.beside.lock().take()?;
+        *self.open.lock() = Some(Arc::clone(&source));
+        Some(source)
+    }
+
+    /// Closes what is open, within `timeout`: also that of an `open` or `close` before it, which isn't waited for longer.
     pub async fn close(&self, source: &Arc<dyn Source>, timeout: Duration) {
-        let _alone = self.moving.lock().await;
-        {
-            let mut open = self.open.lock();
-            if open.as_ref().is_some_and(|now| Arc::ptr_eq(now, source)) {
-                *open = None;
-            }
+        let until = Instant::now() + timeout;
+        let _alone = timeout_at(until, self.moving.lock()).await;
+        for place in [&self.open, &self.beside] {
+            place.lock().take_if(|now| Arc::ptr_eq(now, source));
         }
-        source.close(timeout).await;
+        source.close(until.saturating_duration_since(Instant::now())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use waybill_testkit::fake_source::{FakeSource, FakeSourcePlugin};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_takes_no_longer_than_it_is_given_also_behind_another_open() {
+        let (seat, broker) = (Arc::new(Seat::default()), FakeSource::new("shop"));
+        let plugin = FakeSourcePlugin(Arc::clone(&broker));
+        let open = seat.open(&plugin, OpenSource::default()).await.unwrap();
+        broker.set_open_time(Duration::from_secs(3));
+        broker.set_close_time(Duration::from_secs(60));
+        let slow = tokio::spawn({
+            let seat = Arc::clone(&seat);
+            async move { seat.open(&plugin, OpenSource::default()).await.map(|_| ()) }
+        });
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        seat.close(&open, Duration::from_secs(5)).await;
+        assert_eq!((began.elapsed(), broker.closed()), (Duration::from_secs(5), 1));
+        slow.await.unwrap().unwrap();
+        assert!(seat.open_now().is_some(), "what was opened meanwhile isn't what was closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_successor_is_known_before_anybody_has_heard_of_it() {
+        let (seat, broker) = (Seat::default(), FakeSource::new("shop"));
+        let plugin = FakeSourcePlugin(Arc::clone(&broker));
+        seat.open_beside(&plugin, OpenSource::default()).await.unwrap();
+        let beside = seat.open_beside_now().unwrap();
+        seat.close(&beside, Duration::from_secs(5)).await;
+        assert_eq!((broker.closed(), seat.open_beside_now().is_none()), (1, true));
+        seat.open_beside(&plugin, OpenSource::default()).await.unwrap();
+        assert!(seat.install_beside().is_some() && seat.open_now().is_some() && seat.open_beside_now().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_source_is_taken_for_as_long_as_somebody_holds_its_seat() {
+        let (seats, name) = (Seats::default(), SourceName::new("shop").unwrap());
+        assert!(!seats.is_taken(&name));
+        let seat = seats.of(&name);
+        assert!(seats.is_taken(&name));
+        drop(seat);
+        assert!(!seats.is_taken(&name));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use waybill_core::code::Code;
 use waybill_core::ids::SourceName;
-use waybill_engine::{DirectConfig, EngineConfig, TableConfig};
+use waybill_engine::{DirectConfig, EngineConfig, InboundHomes, TableConfig};
 use waybill_testkit::fake_source::FakeSource;
 use waybill_testkit::fake_table::FakeTable;
 use waybill_testkit::fake_transport::{Answer, Gate, ack};
@@ -95,8 +95,9 @@ async fn a_table_that_comes_back_waits_for_what_it_was_before() {
     let pulled = tables.world.source_on("orders", &FakeSource::new("orders"));
     let pulled = tables.world.inbound(vec![pulled], Vec::new());
     host.engine.reconfigure(tables.publishing(&[])).await;
-    let refused = host.engine.refusal(&pulled, &DirectConfig::default());
-    assert!(refused.is_some(), "its row isn't marked yet");
+    let pulled = InboundHomes::of(&pulled, &DirectConfig::default());
+    let refused = host.engine.refusal(&pulled).unwrap();
+    assert!(refused.passes, "its row isn't marked yet");
     host.engine.reconfigure(tables.publishing(&[&config()])).await;
     gate.open();
     tables.until_published(&[row]).await;
@@ -127,16 +128,40 @@ async fn a_source_is_not_published_another_way_while_a_host_runs() {
     let direct = |tables: Vec<Arc<TableConfig>>| DirectConfig { tables, ..DirectConfig::default() };
     let source = tables.world.source_on("orders", &FakeSource::new("orders"));
     let stored = tables.world.inbound(vec![source], Vec::new());
-    let fault = host.engine.refusal(&stored, &direct(Vec::new())).unwrap();
-    assert_eq!(fault.code, Code::CONFIG_RELOAD_REFUSED.as_str());
+    let refused = host.engine.refusal(&InboundHomes::of(&stored, &direct(Vec::new()))).unwrap();
+    assert_eq!((refused.fault.code.as_str(), refused.passes), (Code::CONFIG_RELOAD_REFUSED.as_str(), false));
 
     host.engine.reconfigure(tables.publishing(&[])).await;
     eventually("nothing of it is published any more", async || {
-        host.engine.refusal(&stored, &direct(Vec::new())).is_none()
+        host.engine.refusal(&InboundHomes::of(&stored, &direct(Vec::new()))).is_none()
     })
     .await;
     let config = EngineConfig { direct: direct(Vec::new()), ..tables.world.config("host-a", stored.clone()) };
     host.engine.reconfigure(config).await;
     let table = Arc::new(tables.config(&FakeTable::new("orders", &tables.database)));
-    assert!(host.engine.refusal(&stored, &direct(vec![table])).is_some());
+    assert!(
+        host.engine.refusal(&InboundHomes::of(&stored, &direct(vec![table]))).is_some_and(|refused| !refused.passes)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pulled_source_that_was_taken_out_is_no_table_before_it_has_closed() {
+    let tables = Tables::new();
+    let broker = FakeSource::new("orders");
+    let pulled = tables.world.inbound(vec![tables.world.source_on("orders", &broker)], Vec::new());
+    let host = tables.world.start_with(pulled).await;
+    eventually("it is open", async || broker.opened().len() == 1).await;
+    broker.set_close_time(seconds(3));
+    host.engine.reconfigure(tables.publishing(&[])).await;
+    let table = Arc::new(tables.config(&FakeTable::new("orders", &tables.database)));
+    let direct = DirectConfig { tables: vec![table], ..DirectConfig::default() };
+    let as_table = InboundHomes::of(&tables.world.inbound(Vec::new(), Vec::new()), &direct);
+    for _ in 0..2 {
+        let refused = host.engine.refusal(&as_table).unwrap();
+        assert_eq!((refused.fault.code.as_str(), refused.passes), (Code::CONFIG_RELOAD_REFUSED.as_str(), true));
+        assert_eq!(broker.closed(), 0);
+        pass(seconds(1)).await;
+    }
+    eventually("it may be a table", async || host.engine.refusal(&as_table).is_none()).await;
+    assert_eq!(broker.closed(), 1);
 }
