@@ -83,10 +83,10 @@ impl FakeSource {
             overlaps: AtomicBool::new(false),
             pull_fails: Mutex::default(),
             settle_fails: AtomicBool::new(false),
-            notices: Mutex::default(),
-            told: Notify::new(),
             settle_loses: AtomicBool::new(false),
             pulled: AtomicU64::new(0),
+            notices: Mutex::default(),
+            told: Notify::new(),
             provisioned: Mutex::new(provisioned),
         })
     }
@@ -136,6 +136,11 @@ impl FakeSource {
         self.settle_fails.store(fails, Ordering::Release);
     }
 
+    /// From now on the broker no longer knows what is to be settled, or does again.
+    pub fn lose_settlements(&self, loses: bool) {
+        self.settle_loses.store(loses, Ordering::Release);
+    }
+
     pub fn set_provisioned(&self, result: Result<Vec<ProvisionChange>, ProvisionError>) {
         *self.provisioned.lock() = result;
     }
@@ -143,11 +148,6 @@ impl FakeSource {
     /// Lets a message arrive; its number.
     pub fn push(&self, delivery: SourceDelivery) -> usize {
         let number = self.broker.lock().push(delivery);
-    /// From now on the broker no longer knows what is to be settled, or does again.
-    pub fn lose_settlements(&self, loses: bool) {
-        self.settle_loses.store(loses, Ordering::Release);
-    }
-
         self.changed.notify_waiters();
         number
     }
@@ -250,13 +250,6 @@ impl Connection {
         }
         self.session.load(Ordering::Acquire)
     }
-}
-
-/// A [`SourcePlugin`] on a broker.
-pub struct FakeSourcePlugin(pub Arc<FakeSource>);
-
-#[async_trait]
-impl SourcePlugin for FakeSourcePlugin {
 
     /// What was told first of its session and isn't heard yet.
     fn told(&self) -> Option<LaneNotices> {
@@ -265,6 +258,13 @@ impl SourcePlugin for FakeSourcePlugin {
         let first = notices.iter().position(|told| told.session == session)?;
         notices.remove(first)
     }
+}
+
+/// A [`SourcePlugin`] on a broker.
+pub struct FakeSourcePlugin(pub Arc<FakeSource>);
+
+#[async_trait]
+impl SourcePlugin for FakeSourcePlugin {
     fn name(&self) -> &str {
         &self.0.name
     }
@@ -329,6 +329,7 @@ impl Source for Connection {
             // Before the look, so that a change right after it isn't missed.
             changed.as_mut().enable();
             let session = self.session();
+            self.source.pulled.store(session, Ordering::Release);
             let (deliveries, caught_up, next) = self.source.broker.lock().pull(session, lane, max as usize);
             if !deliveries.is_empty() || Instant::now() >= until {
                 return Ok(Pulled { session, notices: Notices::default(), deliveries, caught_up });
@@ -340,13 +341,15 @@ impl Source for Connection {
 
     async fn settle(
         &self,
-            self.source.pulled.store(session, Ordering::Release);
         _lane: u32,
         session: u64,
         items: Vec<SourceSettlement>,
         _timeout: Duration,
     ) -> Result<Vec<Settled>, CallError> {
         if self.closed.load(Ordering::Acquire) || session != self.session() {
+            return Ok(vec![Settled::Lost; items.len()]);
+        }
+        if self.source.settle_loses.load(Ordering::Acquire) {
             return Ok(vec![Settled::Lost; items.len()]);
         }
         if self.source.settle_fails.load(Ordering::Acquire) {
@@ -360,9 +363,6 @@ impl Source for Connection {
         Ok(settled)
     }
 
-        if self.source.settle_loses.load(Ordering::Acquire) {
-            return Ok(vec![Settled::Lost; items.len()]);
-        }
     async fn next_notices(&self) -> LaneNotices {
         loop {
             let told = self.source.told.notified();

@@ -46,6 +46,7 @@ use super::sources::{Seats, close_within};
 use super::{InboxHandle, Shared, change, tidy};
 use crate::commit::Condition;
 use crate::direct::DirectConfig;
+use crate::engine::CLOSE_TIMEOUT;
 use crate::saga::service::Sagas;
 use crate::service;
 use crate::shard::{Context, ShardHandle};

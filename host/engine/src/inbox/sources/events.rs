@@ -13,8 +13,8 @@ use waybill_core::port::source::{OpenSource, Pulled, Settled, Source, SourceDeli
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 use waybill_core::time::UnixMillis;
 
-use super::drive::CLOSE_TIMEOUT;
 use super::place::{Beside, Phase};
+use crate::engine::CLOSE_TIMEOUT;
 use crate::inbox::actor::Actor;
 use crate::inbox::mail::SourceEvent;
 use crate::inbox::settings::HomeSource;
@@ -242,6 +242,7 @@ impl Actor {
         // A queue is empty when none of its readers finds anything.
         let caught_up = self.sources.is_caught_up(source);
         self.owner.pulled(id, session, arrivals, caught_up, now);
+        self.look_for_place(source, id);
         if let Some(place) = self.sources.places.get(source) {
             place.seat.change(|figures| figures.caught_up = Some(caught_up));
         }
@@ -252,7 +253,6 @@ impl Actor {
     fn went_on(&mut self, source: usize) {
         let Some(place) = self.sources.places.get_mut(source) else { return };
         if std::mem::take(&mut place.goes_on) && matches!(place.phase, Phase::Open(_)) {
-        self.look_for_place(source, id);
             place.reopens.get_or_insert_default();
         }
     }

@@ -59,21 +59,15 @@ pub(crate) struct SourceFigures {
     pub lag: Option<u64>,
     /// Messages that its peer removed before they were read.
     pub overtaken: u64,
+    /// How often what it reads from was made anew.
+    pub made_anew: u64,
+    /// So much of it is unsettled that where it stands isn't followed in this session.
+    pub is_place_lost: bool,
     /// Why it can't bring anything in.
     pub trouble: Option<Fault>,
     pub unsettled: u64,
 }
 
-/// One source of this host.
-    /// How often what it reads from was made anew.
-    pub made_anew: u64,
-    /// So much of it is unsettled that where it stands isn't followed in this session.
-    pub is_place_lost: bool,
-#[derive(Default)]
-pub(crate) struct Seat {
-    paused: AtomicBool,
-    refused: Mutex<Option<Fault>>,
-    open: Mutex<Option<Arc<dyn Source>>>,
 impl SourceFigures {
     /// Why it is less than ready although it brings messages in.
     pub fn shortfall(&self) -> Option<&'static str> {
