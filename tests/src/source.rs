@@ -2,7 +2,8 @@
 //! of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "only tests use it")]
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use waybill_core::port::source::{
@@ -47,6 +48,48 @@ pub async fn supervise(plugin: &str, spec: EndpointSpec) -> (Arc<WasmSource>, Op
 /// Why not.
 pub async fn probe(plugin: &str, spec: EndpointSpec) -> Result<HealthReport, CallError> {
     WasmSource::probe(bundled(plugin, World::Source).await, spec, WANTS).await.map_err(call_error)
+}
+
+/// All that is said of a source that isn't let in: by each kind of error, by its health, and in the log of this process.
+pub async fn said(plugin: &str, spec: EndpointSpec) -> String {
+    record_log();
+    let mut said: Vec<String> = Vec::new();
+    said.push(format!("{:?}", probe(plugin, spec.clone()).await));
+    let changes = WasmSource::provision_closed(bundled(plugin, World::Source).await, spec.clone(), WANTS, false).await;
+    said.push(format!("{changes:?}"));
+    // It is tried again and again, and says what came of it.
+    let (source, refused) = supervise(plugin, spec).await;
+    said.push(format!("{refused:?}"));
+    said.push(format!("{:?}", source.pull(0, 1, BYTES, WAIT).await));
+    let unknown = SourceSettlement { token: Default::default(), disposition: Disposition::Ack };
+    said.push(format!("{:?}", source.settle(0, 1, vec![unknown], WAIT).await));
+    said.push(format!("{:?}", source.health().await));
+    said.push(format!("{:?}", source.provision(false).await));
+    source.close(WAIT).await;
+    said.push(String::from_utf8_lossy(&LOG.lock().unwrap()).into_owned());
+    said.join("\n")
+}
+
+/// What was logged since the first who asked.
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct ToLog;
+
+impl io::Write for ToLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn record_log() {
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| ToLog).finish();
+    // Another test of this process may have begun it.
+    let _begun = tracing::subscriber::set_global_default(log);
 }
 
 /// One pull.

@@ -211,9 +211,10 @@ async fn who_is_not_let_in_is_told_so_without_the_password() {
         ("s3cret", ErrorKind::Unavailable, "REDIS.NO_GROUP"),
     ] {
         let spec = transport::grant(settings(&server, &json!({})), &[("password", password)]);
-        let error = source::open(PLUGIN, spec, WANTS).await.unwrap_err();
+        let error = source::open(PLUGIN, spec.clone(), WANTS).await.unwrap_err();
         assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{error:?}");
-        assert!(!format!("{error:?}").contains(password));
+        let said = source::said(PLUGIN, spec).await;
+        assert!(said.contains(code) && !said.contains(password), "{said}");
     }
 }
 
