@@ -219,6 +219,8 @@ pub struct ConsumerStats {
     pub in_hand: u64,
     /// Being handled now.
     pub in_calls: u64,
+    /// At most so many are.
+    pub concurrency: u64,
     pub stored: u64,
     /// Past so many its sources wait.
     pub stored_max: u64,

@@ -67,6 +67,8 @@ pub const SCRAPED: &Table = &[
     ("waybill_inbox_oldest_unprocessed_seconds", "Age of the oldest message received and not processed, by context."),
     ("waybill_inbox_depth", "Messages of a consumer by state: in_hand, stored, orphan, suspect or dead."),
     ("waybill_inbox_stored_max", "Stored messages of a consumer past which its sources wait."),
+    ("waybill_inbox_in_calls", "Messages of a consumer that are being handled."),
+    ("waybill_inbox_concurrency", "Messages of a consumer that may be handled at once."),
     ("waybill_inbox_held", "1 while a consumer handles nothing: its handler asked for a pause, or can't be reached."),
     ("waybill_table_unpublished", "Rows of outbox tables that aren't published, by context."),
     (
@@ -119,6 +121,7 @@ pub const INBOX_METRICS: &Table = &[
         "tx_inbox_processed_total",
         "Messages that a consumer finished, by consumer and end: processed, duplicate or dead.",
     ),
+    ("tx_inbox_retry_total", "Failed attempts that are tried again, by consumer and code."),
     ("tx_inbox_dead_total", "Dead letters of the inbox, by consumer and code."),
     ("tx_inbox_dlq_total", "Messages left on a DLQ subject, by consumer."),
     (
@@ -131,6 +134,11 @@ pub const INBOX_METRICS: &Table = &[
         "Places in the order that were given up because their messages didn't come again.",
     ),
     ("tx_inbox_seen_reads_total", "Reads of the store to look ids up in the seen set, by consumer."),
+    (
+        "tx_inbox_seen_forgotten_total",
+        "Records of the seen set removed because all their ids were out of inbox.dedup_window.",
+    ),
+    ("tx_inbox_history_purged_total", "Records of finished messages removed after inbox.keep_done."),
     ("tx_inbox_call_ms", "Time of calls to a handler, by consumer, in milliseconds."),
     ("tx_inbox_latency_ms", "Time from the first delivery of a message to its end, by consumer, in milliseconds."),
     ("waybill_source_pulls_total", "Calls that asked a source for messages, by source and result."),
@@ -139,21 +147,17 @@ pub const INBOX_METRICS: &Table = &[
         "waybill_source_lost_total",
         "Deliveries that could not be settled any more, by source and cause: revoked, lost or session.",
     ),
+    ("waybill_source_unsettled_bytes", "Payload bytes of a source's deliveries that aren't settled."),
     ("waybill_source_overtaken_total", "Messages that a source's peer removed before they were read."),
-    ("waybill_source_commits_total", "Commits of a shard's inbox, by result: applied, or the code of what failed."),
-    ("waybill_source_commit_seconds", "Time of one commit of a shard's inbox."),
-    ("tx_direct_claims_total", "Claims of rows, by source and result: rows, empty, refused or lost."),
-    ("tx_direct_sent_total", "Rows sent from a table, by source and outcome."),
-    ("tx_direct_marked_total", "Rows marked in their table, by source and fate: published, again or failed."),
-    ("tx_direct_lost_total", "Transactions of a table that were lost before they committed, by source."),
-    ("tx_direct_claim_ms", "Time of claims of rows, by source, in milliseconds."),
-];
-
     ("waybill_source_made_anew_total", "How often what a source reads from was made anew."),
     (
         "waybill_source_place_lost_total",
         "How often more of a source was unsettled than is followed, so that a restart begins where it stood before.",
     ),
+    ("waybill_source_commits_total", "Commits of a shard's inbox, by result: applied, or the code of what failed."),
+    ("waybill_source_commit_seconds", "Time of one commit of a shard's inbox."),
+];
+
 /// Metrics of plugins, recorded by the sandbox.
 pub const PLUGIN_METRICS: &Table = &[
     ("waybill_plugin_calls_total", "Calls into a plugin, by transport, plugin, generation and result."),
@@ -299,13 +303,35 @@ mod tests {
         assert!(sources.len() > 20, "the sources weren't found");
         let texts: Vec<String> = sources.iter().map(|source| std::fs::read_to_string(source).unwrap()).collect();
         let described: BTreeSet<&str> = texts.iter().flat_map(|text| pair_names(text)).collect();
-        let mut missing = BTreeSet::new();
+        let (mut missing, mut recorded) = (BTreeSet::new(), BTreeSet::new());
         for (source, text) in sources.iter().zip(&texts) {
-            for name in macro_names(text).into_iter().filter(|name| !described.contains(name.as_str())) {
-                missing.insert(format!("{name} ({})", source.strip_prefix(host).unwrap().display()));
+            for name in macro_names(text) {
+                if !described.contains(name.as_str()) {
+                    missing.insert(format!("{name} ({})", source.strip_prefix(host).unwrap().display()));
+                }
+                recorded.insert(name);
             }
         }
         assert!(missing.is_empty(), "in no table: {missing:#?}");
+        let idle: Vec<&str> =
+            INBOX_METRICS.iter().map(|(name, _)| *name).filter(|name| !recorded.contains(*name)).collect();
+        assert!(idle.is_empty(), "described, and nobody records them: {idle:?}");
+    }
+
+    #[test]
+    fn each_bound_of_the_inbox_names_a_metric_that_there_is() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/inbox.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let bounds = page.split_once("\n## Limits\n").unwrap().1.split("\n## ").next().unwrap();
+        let rows: Vec<&str> = bounds.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        assert!(rows.len() > 10, "the table wasn't found");
+        let known: BTreeSet<&str> = [SCRAPED, INBOX_METRICS].into_iter().flatten().map(|(name, _)| *name).collect();
+        for row in rows {
+            let metrics = row.trim_end_matches('|').rsplit('|').next().unwrap();
+            let names: Vec<&str> =
+                metrics.split('`').filter(|text| text.starts_with("tx_") || text.starts_with("waybill_")).collect();
+            assert!(!names.is_empty() && names.iter().all(|name| known.contains(name)), "{row}");
+        }
     }
 
     fn collect(folder: &Path, sources: &mut Vec<std::path::PathBuf>) {

@@ -150,7 +150,7 @@ async fn tidy(writer: &Writer<'_>, until: OwnedAge) {
     let (begun, begun_cpu) = (Instant::now(), cpu());
     let mut looked = 0;
     loop {
-        match writer.store.tidy_inbox(SHARD, until, UnixMillis(0), 1_000).await.unwrap() {
+        match writer.store.tidy_inbox(SHARD, until, UnixMillis(0), 1_000).await.unwrap().records() {
             some if some >= 1_000 => looked += some,
             rest => {
                 looked += rest;

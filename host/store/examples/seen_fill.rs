@@ -51,7 +51,8 @@ async fn main() {
         store.commit_inbox(commit).await.unwrap();
         if age - tidied >= TIDY_EVERY_MS {
             tidied = age;
-            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), TIDY_RECORDS).await.unwrap() >= TIDY_RECORDS {}
+            let tidy = async || store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), TIDY_RECORDS).await.unwrap();
+            while tidy().await.records() >= TIDY_RECORDS {}
         }
         if until % TOLD_IDS == 0 {
             eprintln!("  {} million of {}", until / 1_000_000, filled.count / 1_000_000);

@@ -28,6 +28,24 @@ pub struct SeenHit {
     pub age: OwnedAge,
 }
 
+/// What one round of tidying went through, in records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InboxTidied {
+    /// Of the seen set, removed: their ids are out of the window.
+    pub forgotten: usize,
+    /// Of the seen set, packed or looked at for it.
+    pub packed: usize,
+    /// Of the history, removed.
+    pub purged: usize,
+}
+
+impl InboxTidied {
+    /// All of them.
+    pub fn records(&self) -> usize {
+        self.forgotten + self.packed + self.purged
+    }
+}
+
 /// Which rows or dead letters to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
@@ -91,7 +109,7 @@ pub trait InboxStore: Send + Sync + 'static {
     /// none; of ids that tell nothing, each costs some once there are more than filters have room for.
     fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64;
     /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; about
-    /// `limit` records of it. How many it looked at: fewer than `limit` = nothing is left to do. Not guarded: what is out of the window
+    /// `limit` records of it. Fewer than `limit` records in all = nothing is left to do. Not guarded: what is out of the window
     /// belongs to nobody. Whoever owns the shard calls it about once a minute: what isn't packed is looked up in memory, or slowly.
     async fn tidy_inbox(
         &self,
@@ -99,7 +117,7 @@ pub trait InboxStore: Send + Sync + 'static {
         until: OwnedAge,
         done_before: UnixMillis,
         limit: usize,
-    ) -> Result<usize, StoreError>;
+    ) -> Result<InboxTidied, StoreError>;
 
     /// The dead letter at a seq.
     async fn inbox_dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<InboxDead>>, StoreError>;

@@ -8,7 +8,7 @@ use waybill_core::inbox::fingerprint::Fingerprint;
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover};
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
-use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorRow, SeenHit};
+use waybill_core::port::inbox_store::{InboxFilter, InboxStore, InboxTidied, SagaDoorRow, SeenHit};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -49,7 +49,7 @@ impl InboxStore for Bounded<dyn InboxStore> {
         until: OwnedAge,
         done_before: UnixMillis,
         limit: usize,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<InboxTidied, StoreError> {
         within!(self.tidy_inbox(shard, until, done_before, limit))
     }
     async fn inbox_dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<InboxDead>>, StoreError> {

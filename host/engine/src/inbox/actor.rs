@@ -340,6 +340,8 @@ impl Actor {
         self.shared.meter.counts(&self.owner.counts(), &mut self.counts_told);
         for (source, place) in self.sources.places.iter().enumerate() {
             let unsettled: usize = self.home.instances_of(source).map(|id| self.owner.in_hand(id)).sum();
+            let bytes: usize = self.home.instances_of(source).map(|id| self.owner.bytes_in_hand(id)).sum();
+            self.shared.meter.unsettled_bytes(&place.home.config.name, bytes);
             place.seat.change(|figures| figures.unsettled = unsettled as u64);
             // Instances that replace others begin there.
             if let (Some(open), Some(position)) = (place.seat.open_now(), self.begins_behind(source)) {
@@ -353,6 +355,9 @@ impl Drop for Actor {
     /// Whatever ended it: its sources don't hold back what others could handle.
     fn drop(&mut self) {
         self.shared.context.trials.leave(Party::Inbox(self.owner.shard()));
+        for place in &self.sources.places {
+            self.shared.meter.unsettled_bytes(&place.home.config.name, 0);
+        }
         let open = self.sources.open();
         if let (false, Ok(runtime)) = (open.is_empty(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {

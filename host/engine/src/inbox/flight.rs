@@ -30,6 +30,8 @@ pub(crate) struct CommitContent {
     pub dlq: Vec<ConsumerName>,
     /// Messages stored, each with the cause.
     pub stored: Vec<(ConsumerName, &'static str)>,
+    /// Code of each failed attempt that is tried again.
+    pub failed: Vec<(ConsumerName, String)>,
     /// It leaves something on the doorstep of sagas.
     pub wakes_sagas: bool,
 }
@@ -52,11 +54,16 @@ impl CommitContent {
             InboxWrite::PutRow(row) => Some((row.consumer.clone(), stored_because(row))),
             _ => None,
         });
+        let failed = commit.writes.iter().filter_map(|write| match write {
+            InboxWrite::PutRow(row) => row.last_error.as_ref().map(|error| (row.consumer.clone(), error.code.clone())),
+            _ => None,
+        });
         Self {
             ended: ended.collect(),
             dlq: dead.iter().map(|(consumer, _)| consumer).filter(leaves).cloned().collect(),
             dead,
             stored: stored.collect(),
+            failed: failed.collect(),
             wakes_outbox: !commit.messages.is_empty(),
             wakes_sagas: !commit.sagas.is_empty(),
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
 use waybill_core::code::Code;
 use waybill_core::ids::{ConsumerName, SourceName};
@@ -13,6 +13,7 @@ use waybill_core::inbox::owner::{InboxCounts, SettleAs};
 use waybill_core::inbox::records::InboxEnd;
 use waybill_core::inbox::seen::SeenQuery;
 use waybill_core::inbox::verdict::Verdict;
+use waybill_core::port::inbox_store::InboxTidied;
 use waybill_core::port::source::Pulled;
 
 use super::flight::CommitContent;
@@ -79,7 +80,6 @@ impl InboxMeter {
         counter!("waybill_source_overtaken_total", "source" => source.to_string()).increment(count);
     }
 
-    /// Deliveries that can't be settled any more.
     /// What a source reads from was made anew.
     pub fn made_anew(&self, source: &SourceName, count: u64) {
         counter!("waybill_source_made_anew_total", "source" => source.to_string()).increment(count);
@@ -90,6 +90,7 @@ impl InboxMeter {
         counter!("waybill_source_place_lost_total", "source" => source.to_string()).increment(1);
     }
 
+    /// Deliveries that can't be settled any more.
     pub fn lost(&self, source: &SourceName, cause: &'static str, count: usize) {
         counter!("waybill_source_lost_total", "source" => source.to_string(), "cause" => cause).increment(count as u64);
     }
@@ -185,6 +186,21 @@ impl InboxMeter {
         for (consumer, cause) in &content.stored {
             counter!("tx_inbox_stored_total", "consumer" => consumer.to_string(), "cause" => *cause).increment(1);
         }
+        for (consumer, code) in &content.failed {
+            let code = self.codes.of(code).to_owned();
+            counter!("tx_inbox_retry_total", "consumer" => consumer.to_string(), "code" => code).increment(1);
+        }
+    }
+
+    /// Payload bytes of a source's deliveries that aren't settled.
+    pub fn unsettled_bytes(&self, source: &SourceName, bytes: usize) {
+        gauge!("waybill_source_unsettled_bytes", "source" => source.to_string()).set(bytes as f64);
+    }
+
+    /// What was out of the window, or kept for long enough, is gone.
+    pub fn tidied(&self, tidied: &InboxTidied) {
+        counter!("tx_inbox_seen_forgotten_total").increment(tidied.forgotten as u64);
+        counter!("tx_inbox_history_purged_total").increment(tidied.purged as u64);
     }
 
     /// What an owner counted since it was told last.

@@ -47,8 +47,9 @@ async fn tidy(inbox: &Inbox, shard: &super::InboxHandle) -> Result<(), StoreErro
     loop {
         let now = inbox.shared.context.clock.now().wall;
         let done_before = UnixMillis(now.0.saturating_sub(keep));
-        let count = inbox.shared.store.tidy_inbox(shard.shard, until, done_before, PAGE).await?;
-        if count < PAGE {
+        let tidied = inbox.shared.store.tidy_inbox(shard.shard, until, done_before, PAGE).await?;
+        inbox.shared.meter.tidied(&tidied);
+        if tidied.records() < PAGE {
             return Ok(());
         }
         sleep(PAUSE).await;

@@ -43,6 +43,42 @@ async fn a_subject_of_another_form_tells_no_type_and_is_handled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_time_that_can_not_be_read_is_none_and_its_message_is_handled_as_it_came() {
+    let world = World::new();
+    let mut source = world.source();
+    (source.names.time, source.id_time_occurred) = (Some("happened-at".to_owned()), true);
+    let host = world.start_with(world.inbound(vec![source], vec![world.consumer()])).await;
+    let of = |id: &str, time: &str| SourceDelivery {
+        headers: vec![("Happened-At".to_owned(), time.to_owned())],
+        ..delivery(id, "orders.paid", b"{\"order\":17}")
+    };
+    let times = [
+        "2026-11-26T09:00:00Z",
+        "1764147600000",
+        "yesterday",
+        "2026-13-45T00:00:00Z",
+        "-7",
+        "",
+        "99999999999999999999",
+    ];
+    for (number, time) in times.iter().enumerate() {
+        world.shop.push(of(&format!("m-{number}"), time));
+    }
+    world.until_acknowledged(times.len()).await;
+    for (number, time) in times.iter().enumerate() {
+        let body = world.http.calls_with(&format!("m-{number}")).remove(0).body;
+        assert_eq!(body["occurred_at"].is_null(), number > 1, "{time:?}: {body}");
+        assert_eq!(body["payload"]["order"], 17, "{time:?}");
+    }
+    // The same again: known, although nobody can say when it happened.
+    for (number, time) in times.iter().enumerate() {
+        world.shop.push(of(&format!("m-{number}"), time));
+    }
+    world.until_acknowledged(2 * times.len()).await;
+    assert_eq!((world.http.posted().len(), host.dead().await.len()), (times.len(), 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tenant_outside_the_list_of_its_source_is_a_dead_letter() {
     let world = World::new();
     let mut source = world.source();

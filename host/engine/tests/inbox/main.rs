@@ -11,6 +11,7 @@ mod flow;
 mod forward;
 mod hosts;
 mod ids;
+mod limits;
 mod lost;
 mod order;
 mod reload;

@@ -31,6 +31,10 @@ pub(super) fn write(page: &mut Page<'_>, stats: &InboxStats, sources: &[SourceVi
     let of = |consumer| vec![("consumer", consumer)];
     let stored_max = consumers.iter().map(|row| (of(row.consumer.as_str()), row.stored_max as f64));
     page.family("waybill_inbox_stored_max", stored_max);
+    let in_calls = consumers.iter().map(|row| (of(row.consumer.as_str()), row.in_calls as f64));
+    page.family("waybill_inbox_in_calls", in_calls);
+    let concurrency = consumers.iter().map(|row| (of(row.consumer.as_str()), row.concurrency as f64));
+    page.family("waybill_inbox_concurrency", concurrency);
     let held = consumers.iter().map(|row| (of(row.consumer.as_str()), flag(row.held.is_some())));
     page.family("waybill_inbox_held", held);
     bringers(page, sources);
@@ -96,7 +100,14 @@ mod tests {
                 ContextStats { context: "sales".into(), unprocessed: waits, ..ContextStats::default() },
                 ContextStats { context: "stock".into(), failed: 2, ..ContextStats::default() },
             ],
-            consumers: vec![ConsumerStats { consumer: "ship".into(), stored: 4, ..ConsumerStats::default() }],
+            consumers: vec![ConsumerStats {
+                consumer: "ship".into(),
+                stored: 4,
+                stored_max: 5_000,
+                in_calls: 3,
+                concurrency: 16,
+                ..ConsumerStats::default()
+            }],
         };
         let mut text = String::new();
         write(&mut Page { text: &mut text }, &stats, &[], UnixMillis(3_500));
@@ -106,6 +117,9 @@ mod tests {
             "waybill_table_failed{context=\"stock\"} 2",
             "waybill_inbox_depth{consumer=\"ship\",state=\"stored\"} 4",
             "waybill_inbox_held{consumer=\"ship\"} 0",
+            "waybill_inbox_stored_max{consumer=\"ship\"} 5000",
+            "waybill_inbox_in_calls{consumer=\"ship\"} 3",
+            "waybill_inbox_concurrency{consumer=\"ship\"} 16",
         ] {
             assert!(text.lines().any(|written| written == line), "{line} isn't in {text}");
         }

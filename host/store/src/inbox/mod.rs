@@ -30,7 +30,7 @@ use waybill_core::inbox::fingerprint::Fingerprint;
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover};
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
-use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorRow, SeenHit};
+use waybill_core::port::inbox_store::{InboxFilter, InboxStore, InboxTidied, SagaDoorRow, SeenHit};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -88,16 +88,17 @@ impl InboxStore for SurrealStore {
         until: OwnedAge,
         done_before: UnixMillis,
         limit: usize,
-    ) -> Result<usize, StoreError> {
-        let Some(age) = shard::age(self.begin(false).await?.as_ref(), shard).await? else { return Ok(0) };
-        let mut looked = seen::tidy::forget(self, shard, until, limit).await?;
-        if looked < limit {
-            looked += seen::tidy::pack_idle(self, shard, age, limit - looked).await?;
+    ) -> Result<InboxTidied, StoreError> {
+        let mut tidied = InboxTidied::default();
+        let Some(age) = shard::age(self.begin(false).await?.as_ref(), shard).await? else { return Ok(tidied) };
+        tidied.forgotten = seen::tidy::forget(self, shard, until, limit).await?;
+        if tidied.records() < limit {
+            tidied.packed = seen::tidy::pack_idle(self, shard, age, limit - tidied.records()).await?;
         }
-        if looked < limit {
-            looked += done::purge(self, shard, done_before, limit - looked).await?;
+        if tidied.records() < limit {
+            tidied.purged = done::purge(self, shard, done_before, limit - tidied.records()).await?;
         }
-        Ok(looked)
+        Ok(tidied)
     }
 
     async fn inbox_dead_letter(&self, shard: ShardId, seq: Seq) -> Result<Option<Arc<InboxDead>>, StoreError> {

@@ -68,7 +68,7 @@ pub async fn what_was_filed_by_a_stamp_is_found_without_it(store: &impl Store) {
     for is_packed in [false, true] {
         if is_packed {
             writer.commit(store, |commit| commit.record.age = OwnedAge(86_400_000)).await;
-            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap() >= 1_000 {}
+            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap().records() >= 1_000 {}
         }
         for (number, id) in IDS.iter().enumerate() {
             let hit = store.inbox_seen_in_any_minute(SHARD, &consumer("ship"), fingerprint("ship", id)).await.unwrap();
@@ -92,7 +92,7 @@ pub async fn what_was_filed_by_a_stamp_is_found_without_it(store: &impl Store) {
     for is_packed in [false, true] {
         if is_packed {
             writer.commit(store, |commit| commit.record.age = OwnedAge(2 * 86_400_000)).await;
-            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap() >= 1_000 {}
+            while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap().records() >= 1_000 {}
         }
         let hit = store.inbox_seen_in_any_minute(SHARD, &consumer("ship"), fingerprint("ship", IDS[1])).await.unwrap();
         assert_eq!(hit, Some(SeenHit { check: ContentCheck(9), age: OwnedAge(86_500_000) }), "packed: {is_packed}");
@@ -124,7 +124,7 @@ pub async fn many_ids_of_many_commits_are_all_found(store: &impl Store) {
     let expected: Vec<Option<u64>> = (0..300_u64).map(|n| Some(n / 30 * 1_000)).collect();
     assert_eq!(ages(store, SHARD, "ship", &names).await, expected);
     // Packing what lies idle loses nothing.
-    while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap() >= 1_000 {}
+    while store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 1_000).await.unwrap().records() >= 1_000 {}
     assert_eq!(ages(store, SHARD, "ship", &names[30..]).await, expected[30..]);
 }
 
@@ -139,7 +139,15 @@ pub async fn what_is_out_of_the_window_is_forgotten_and_nothing_else(store: &imp
             })
             .await;
     }
-    while store.tidy_inbox(SHARD, OwnedAge(200), UnixMillis(0), 1).await.unwrap() >= 1 {}
+    let mut forgotten = 0;
+    loop {
+        let tidied = store.tidy_inbox(SHARD, OwnedAge(200), UnixMillis(0), 1).await.unwrap();
+        forgotten += tidied.forgotten;
+        if tidied.records() == 0 {
+            break;
+        }
+    }
+    assert!(forgotten >= 2, "{forgotten} records are said to be gone");
     assert_eq!(ages(store, SHARD, "ship", &["order/70000"]).await, [Some(300)]);
     assert_eq!(ages(store, SHARD, "ship", &["order/1", "elsewhere/1"]).await, [None, None]);
 }
@@ -154,7 +162,7 @@ pub async fn an_id_that_is_finished_again_is_as_old_as_the_last_time(store: &imp
             })
             .await;
     }
-    while store.tidy_inbox(SHARD, OwnedAge(100), UnixMillis(0), 1_000).await.unwrap() >= 1_000 {}
+    while store.tidy_inbox(SHARD, OwnedAge(100), UnixMillis(0), 1_000).await.unwrap().records() >= 1_000 {}
     let queries: Vec<SeenQuery> = IDS.iter().map(|id| query("ship", id)).collect();
     let expected = Some(SeenHit { check: ContentCheck(2), age: OwnedAge(900) });
     assert_eq!(store.inbox_seen(SHARD, &queries).await.unwrap(), [expected; 3]);
@@ -168,10 +176,11 @@ pub async fn the_history_of_an_id_is_found_the_latest_first_and_removed_after_it
     let found = store.inbox_done(SHARD, &consumer("ship"), &inbound_id("m-1")).await.unwrap();
     assert_eq!(found, [second, first]);
     assert!(store.inbox_done(SHARD, &consumer("bill"), &inbound_id("m-1")).await.unwrap().is_empty());
-    store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 100).await.unwrap();
+    assert_eq!(store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), 100).await.unwrap().purged, 0);
     assert_eq!(store.inbox_done(SHARD, &consumer("ship"), &inbound_id("m-2")).await.unwrap().len(), 1);
     // Written by this process's clock, so all of it is before a day far ahead.
     let ahead = UnixMillis(T0.0 * 2);
-    while store.tidy_inbox(SHARD, OwnedAge(0), ahead, 100).await.unwrap() >= 100 {}
+    let tidied = store.tidy_inbox(SHARD, OwnedAge(0), ahead, 100).await.unwrap();
+    assert!((1..100).contains(&tidied.purged), "{tidied:?}");
     assert!(store.inbox_done(SHARD, &consumer("ship"), &inbound_id("m-2")).await.unwrap().is_empty());
 }

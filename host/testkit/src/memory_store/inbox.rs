@@ -13,7 +13,7 @@ use waybill_core::inbox::records::{
 use waybill_core::inbox::seen::{Bucket, Member, OwnedAge, SeenPlace, SeenQuery};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::direct_store::DirectStore;
-use waybill_core::port::inbox_store::{InboxFilter, InboxStore, SagaDoorKey, SagaDoorRow, SeenHit};
+use waybill_core::port::inbox_store::{InboxFilter, InboxStore, InboxTidied, SagaDoorKey, SagaDoorRow, SeenHit};
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -233,7 +233,7 @@ impl InboxStore for MemoryStore {
         until: OwnedAge,
         done_before: UnixMillis,
         limit: usize,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<InboxTidied, StoreError> {
         self.check()?;
         Ok(self.write(|tables| {
             let seen = tables.inbox.seen.iter().filter(|((of, ..), (_, age))| *of == shard && *age <= until);
@@ -248,7 +248,7 @@ impl InboxStore for MemoryStore {
                 left -= usize::from(is_old);
                 !is_old
             });
-            old.len() + before - tables.inbox.done.len()
+            InboxTidied { forgotten: old.len(), packed: 0, purged: before - tables.inbox.done.len() }
         }))
     }
 

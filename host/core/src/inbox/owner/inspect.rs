@@ -191,6 +191,11 @@ impl InboxOwner {
         self.hand.count(source)
     }
 
+    /// Their payload bytes.
+    pub fn bytes_in_hand(&self, source: SourceId) -> usize {
+        self.hand.bytes(source)
+    }
+
     /// Rows of a consumer.
     pub fn rows(&self, consumer: ConsumerId) -> usize {
         self.consumers.get(consumer).map_or(0, |consumer| consumer.rows)

@@ -42,6 +42,7 @@ impl Inbox {
                 consumer: consumer.name.to_string(),
                 configured: true,
                 home,
+                concurrency: u64::from(consumer.concurrency),
                 stored_max: consumer.stored_max as u64,
                 seen_reads_percent: self.shared.meter.seen_reads_percent(&consumer.name),
                 ..ConsumerStats::default()

@@ -1,10 +1,15 @@
 //! History of the inbox, and its end.
 
-use waybill_core::inbox::records::{InboxDone, InboxEnd};
+use std::sync::Arc;
+
+use waybill_core::ids::Seq;
+use waybill_core::inbox::records::{InboxDead, InboxDone, InboxEnd, InboxWrite};
 use waybill_core::inbox::seen::OwnedAge;
-use waybill_core::port::inbox_store::InboxStore;
+use waybill_core::port::inbox_store::{InboxFilter, InboxStore};
+use waybill_core::port::quarantine::QuarantineStore;
+use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_testkit::conformance::inbox_samples::{Writer, done, inbound_id};
+use waybill_testkit::conformance::inbox_samples::{Writer, dead, done, inbound, inbound_id, mark, query};
 use waybill_testkit::conformance::samples::SHARD;
 
 use super::super::{memory, sql};
@@ -35,7 +40,7 @@ async fn written_at(store: &SurrealStore, instants: &[u64]) {
 }
 
 async fn purge(store: &SurrealStore, before: u64, limit: usize) -> usize {
-    store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(before), limit).await.unwrap()
+    store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(before), limit).await.unwrap().purged
 }
 
 #[tokio::test]
@@ -49,6 +54,44 @@ async fn history_goes_when_it_is_old_and_no_earlier() {
     assert_eq!(purge(&store, 500, 1).await, 1);
     assert_eq!(purge(&store, 500, 10).await, 1);
     assert_eq!((purge(&store, 500, 10).await, history(&store, "m").await.len()), (0, 0));
+}
+
+/// `INVALID_TIMESTAMP`: no host writes such records, so somebody has changed them.
+#[tokio::test]
+async fn what_ended_before_it_was_received_goes_to_quarantine_with_its_code_and_is_lost_nowhere() {
+    let store = memory().await;
+    let mut writer = Writer::new();
+    let too_early = InboxDone { processed_at: UnixMillis(5), ..done("wrong", InboxEnd::Processed) };
+    writer
+        .commit(&store, |commit| {
+            commit.record.age = OwnedAge(1_000);
+            commit.done = vec![done("right", InboxEnd::Processed)];
+        })
+        .await;
+    writer
+        .commit(&store, |commit| {
+            commit.record.age = OwnedAge(2_000);
+            (commit.done, commit.seen) = (vec![too_early], vec![mark("ship", "wrong", 5)]);
+            let died_early = InboxDead { died_at: UnixMillis(5), ..dead(7, inbound("dead"), "HTTP.422") };
+            commit.writes = vec![
+                InboxWrite::PutDead(Arc::new(dead(6, inbound("sound"), "HTTP.422"))),
+                InboxWrite::PutDead(Arc::new(died_early)),
+            ];
+        })
+        .await;
+    assert_eq!((history(&store, "wrong").await.len(), history(&store, "right").await.len()), (0, 1));
+    let listed = store.inbox_dead(&InboxFilter::default(), None, 10).await.unwrap().items;
+    assert_eq!(listed.iter().map(|(_, dead)| dead.seq).collect::<Vec<_>>(), [Seq(6)], "its neighbour is listed");
+    for table in ["inbox_done", "inbox_dead"] {
+        let row = store.quarantined(Some(table), None, 10).await.unwrap().items.remove(0);
+        assert!(row.reason.contains("INVALID_TIMESTAMP"), "{table}: {}", row.reason);
+        let shown = store.quarantined_row(&row.id).await.unwrap().unwrap();
+        assert!(shown.columns["data"].is_string(), "{table}: its bytes are kept");
+        assert!(matches!(store.restore_row(&row.id).await, Err(StoreError::Corrupt(_))), "{table}: it is still wrong");
+    }
+    // It isn't handled again for it: what was seen lies apart.
+    let seen = store.inbox_seen(SHARD, &[query("ship", "wrong")]).await.unwrap();
+    assert!(seen.iter().all(Option::is_some), "{seen:?}");
 }
 
 #[tokio::test]

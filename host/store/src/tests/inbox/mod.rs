@@ -87,7 +87,7 @@ fn cold(store: &SurrealStore) -> SurrealStore {
 
 /// Looks after the inbox until nothing is left to do.
 async fn tidy(store: &SurrealStore, until: u64) {
-    while store.tidy_inbox(SHARD, OwnedAge(until), UnixMillis(0), 64).await.unwrap() >= 64 {}
+    while store.tidy_inbox(SHARD, OwnedAge(until), UnixMillis(0), 64).await.unwrap().records() >= 64 {}
 }
 
 /// A row with a payload of so many bytes.
