@@ -157,6 +157,7 @@ pub const INBOX_METRICS: &Table = &[
     ("waybill_source_commits_total", "Commits of a shard's inbox, by result: applied, or the code of what failed."),
     ("waybill_source_commit_seconds", "Time of one commit of a shard's inbox."),
 ];
+
 /// Metrics of plugins, recorded by the sandbox.
 pub const PLUGIN_METRICS: &Table = &[
     ("waybill_plugin_calls_total", "Calls into a plugin, by transport, plugin, generation and result."),
