@@ -184,8 +184,7 @@ impl FakeSource {
         self.changed.notify_waiters();
     }
 
-    /// Tells something besides, through the first lane, of the session that was pulled last: if that breaks before it is heard, nobody
-    /// hears it.
+    /// Tells something besides, through the first lane, of the session that was pulled last. Nobody hears it once that is broken.
     pub fn tell(&self, notices: Notices) {
         let session = self.pulled.load(Ordering::Acquire);
         self.notices.lock().push_back(LaneNotices { lane: 0, session, notices });
@@ -255,8 +254,7 @@ impl Connection {
 
     /// What was told first of its session and isn't heard yet.
     fn told(&self) -> Option<LaneNotices> {
-        let session = self.session();
-        let mut notices = self.source.notices.lock();
+        let (session, mut notices) = (self.session(), self.source.notices.lock());
         let first = notices.iter().position(|told| told.session == session)?;
         notices.remove(first)
     }
