@@ -5,6 +5,7 @@ use waybill_core::inbox::limits::UNSETTLED_FOLLOWED_MAX;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::source::{Notices, OpenSource, SourceDelivery};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health};
+use waybill_engine::SourceConfig;
 use waybill_testkit::fake_handler::Reply;
 use waybill_testkit::fake_source::{FakeSource, Standing};
 use waybill_testkit::fake_transport::Gate;
