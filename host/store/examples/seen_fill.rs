@@ -54,7 +54,7 @@ async fn main() {
             let tidy = async || store.tidy_inbox(SHARD, OwnedAge(0), UnixMillis(0), TIDY_RECORDS).await.unwrap();
             while tidy().await.records() >= TIDY_RECORDS {}
         }
-        if until % TOLD_IDS == 0 {
+        if until.is_multiple_of(TOLD_IDS) {
             eprintln!("  {} million of {}", until / 1_000_000, filled.count / 1_000_000);
         }
     }
