@@ -140,12 +140,10 @@ async fn rows_at_their_bound_show_beside_it() {
 
 #[tokio::test(start_paused = true)]
 async fn each_failure_is_recorded_with_its_code_and_the_last_one_as_a_dead_letter() {
-    let truncated = || Reply::handled("{}").with(|answer| answer.truncated = true);
-    let late = || Reply::status(200).delayed(seconds(5));
+    let truncated: fn() -> Reply = || Reply::handled("{}").with(|answer| answer.truncated = true);
+    let late: fn() -> Reply = || Reply::status(200).delayed(seconds(5));
     let broken: fn() -> Reply = || Reply::status(500);
-    for (code, answer) in
-        [("HTTP.TIMEOUT", late as fn() -> Reply), ("HANDLER.BAD_OUTPUT", truncated), ("HTTP.500", broken)]
-    {
+    for (code, answer) in [("HTTP.TIMEOUT", late), ("HANDLER.BAD_OUTPUT", truncated), ("HTTP.500", broken)] {
         let recorder = Recorder::new();
         let recorded = recorder.begin();
         let world = World::new();
