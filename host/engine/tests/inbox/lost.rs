@@ -23,7 +23,7 @@ impl World {
     }
 
     fn revoke(&self) {
-        self.shop.tell(Notices { revoked: vec!["p-0".to_owned()], ..Notices::default() });
+        self.shop.tell(0, Notices { revoked: vec!["p-0".to_owned()], ..Notices::default() });
     }
 
     fn away(&self) {

@@ -330,14 +330,36 @@ async fn what_comes_back_is_the_plugin_that_served_last() {
         running.with_source(&world, world.source_on("shop", &third)).await;
         eventually("the third was tried", async || third.opened().len() == 1).await;
         pass(seconds(5)).await;
-        assert_eq!(running.host.engine.reopen_source("shop").await, Some(Ok(())));
+        let reopened = running.host.engine.reopen_source("shop").await;
+        assert!(matches!(reopened, Some(Err(_))), "the one in force is tried again: {reopened:?}");
+        assert_eq!(third.opened().len(), 2, "overlap: {overlaps}");
         second.send("m-1", "orders.paid", "1");
         eventually("the second serves", async || second.standings() == [Standing::Acknowledged]).await;
+        third.refuse(None);
+        assert_eq!(running.host.engine.reopen_source("shop").await, Some(Ok(())), "it was mended");
+        third.send("m-2", "orders.paid", "1");
+        eventually("the third serves", async || third.standings() == [Standing::Acknowledged]).await;
         assert_eq!(world.shop.opened().len(), 1, "the first one doesn't come back, overlap: {overlaps}");
         running.host.drain().await;
         let closed: Vec<u64> = [&world.shop, &second].iter().map(|source| source.closed()).collect();
         assert_eq!(closed, [1, second.opened().len() as u64], "whatever was opened was closed, overlap: {overlaps}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_served_comes_back_also_when_several_in_its_place_can_not_serve() {
+    let world = World::new();
+    let (second, third) = (broken("shop"), broken("shop"));
+    let mut running = Running::start(&world, world.consumer()).await;
+    second.set_open_time(seconds(1));
+    running.with_source(&world, world.source_on("shop", &second)).await;
+    eventually("the second is being opened", async || second.opened().len() == 1).await;
+    running.with_source(&world, world.source_on("shop", &third)).await;
+    eventually("the third was tried", async || third.opened().len() == 1).await;
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    let opened = [&world.shop, &second, &third].map(|source| source.opened().len());
+    assert_eq!(opened, [2, 1, 1], "each was tried once, and the first serves again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -136,7 +136,7 @@ async fn what_is_revoked_is_dropped_unless_it_is_in_a_call() {
         world.shop.push(delivery);
     }
     world.until_called(1).await;
-    world.shop.tell(Notices { revoked: vec!["p-0".to_owned()], ..Notices::default() });
+    world.shop.tell(0, Notices { revoked: vec!["p-0".to_owned()], ..Notices::default() });
     pass(seconds(2)).await;
     gate.open();
     eventually("what was in a call is committed", async || world.seen() == 1).await;
@@ -248,10 +248,28 @@ async fn a_stream_that_was_made_anew_is_counted_and_shown() {
     assert_eq!(host.shop().await.made_anew, 0);
     for _ in 0..2 {
         let anew = Notices { attributes: vec![("made-anew".to_owned(), "1".to_owned())], ..Notices::default() };
-        world.shop.tell(anew);
+        world.shop.tell(0, anew);
     }
     eventually("it is counted each time", async || host.shop().await.made_anew == 2).await;
     assert_eq!(host.shop().await.health, Health::Ready, "it goes on in the new one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_was_made_anew_is_counted_once_for_all_instances() {
+    let world = World::new();
+    let broker = FakeSource::with_lanes("shop", 2);
+    let mut source = world.source_on("shop", &broker);
+    source.instances = 2;
+    let host = world.start_with(world.inbound(vec![source], vec![world.consumer()])).await;
+    // Each has been asked for messages by then.
+    pass(seconds(30)).await;
+    for lane in 0..2 {
+        let anew = Notices { attributes: vec![("made-anew".to_owned(), "1".to_owned())], ..Notices::default() };
+        broker.tell(lane, anew);
+    }
+    eventually("it is counted", async || host.shop().await.made_anew > 0).await;
+    pass(seconds(5)).await;
+    assert_eq!(host.shop().await.made_anew, 1);
 }
 
 #[tokio::test(start_paused = true)]

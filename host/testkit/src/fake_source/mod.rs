@@ -184,10 +184,10 @@ impl FakeSource {
         self.changed.notify_waiters();
     }
 
-    /// Tells something besides, through the first lane, of the session that was pulled last. Nobody hears it once that is broken.
-    pub fn tell(&self, notices: Notices) {
+    /// Tells something besides, through this lane, of the session that was pulled last. Nobody hears it once that is broken.
+    pub fn tell(&self, lane: u32, notices: Notices) {
         let session = self.pulled.load(Ordering::Acquire);
-        self.notices.lock().push_back(LaneNotices { lane: 0, session, notices });
+        self.notices.lock().push_back(LaneNotices { lane, session, notices });
         self.told.notify_waiters();
     }
 

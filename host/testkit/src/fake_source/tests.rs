@@ -17,7 +17,7 @@ async fn what_it_tells_is_of_the_session_that_was_pulled_and_comes_in_order() {
     // Its successor is open beside it, and isn't pulled yet.
     let beside = plugin.open(OpenSource::default()).await.unwrap();
     for group in ["p-0", "p-1"] {
-        shop.tell(revoked(group));
+        shop.tell(0, revoked(group));
     }
     assert!(tokio::time::timeout(WAIT, beside.next_notices()).await.is_err(), "nothing was told of its session");
     for group in ["p-0", "p-1"] {
@@ -25,11 +25,11 @@ async fn what_it_tells_is_of_the_session_that_was_pulled_and_comes_in_order() {
         assert_eq!((told.session, told.notices.revoked), (session, vec![group.to_owned()]));
     }
     // A session that broke tells nothing, and what is told then is of the one that follows.
-    shop.tell(revoked("p-2"));
+    shop.tell(0, revoked("p-2"));
     shop.break_connections();
     let next = serving.pull(0, 1, 1, WAIT).await.unwrap().session;
     assert_ne!(next, session);
-    shop.tell(revoked("p-3"));
+    shop.tell(0, revoked("p-3"));
     let told = serving.next_notices().await;
     assert_eq!((told.session, told.notices.revoked), (next, vec!["p-3".to_owned()]));
 }

@@ -78,6 +78,10 @@ impl Actor {
                     "can't open a source yet"
                 );
                 place.seat.change(|figures| figures.trouble = Some(fault));
+                // What was asked for meanwhile is still to show what it can.
+                if let Some(how) = place.reopens.take() {
+                    return self.reopen_later(source, how);
+                }
                 for waiting in place.reopened.drain(..) {
                     let _gone = waiting.send(Err(error.clone()));
                 }
@@ -242,7 +246,7 @@ impl Actor {
         // A queue is empty when none of its readers finds anything.
         let caught_up = self.sources.is_caught_up(source);
         self.owner.pulled(id, session, arrivals, caught_up, now);
-        self.look_for_place(source, id);
+        self.look_for_place(source);
         if let Some(place) = self.sources.places.get(source) {
             place.seat.change(|figures| figures.caught_up = Some(caught_up));
         }
@@ -319,6 +323,10 @@ impl Actor {
         // Unanswered, whoever asks hears that it isn't here. One that mustn't be pulled is never opened: nobody waits for that.
         let Some(place) = place.filter(|place| place.seat.refused().is_none()) else { return };
         place.reopened.push(reply);
+        if !go_on {
+            // The one in force is tried again, also where the one before it serves in its place.
+            place.plugin = Arc::clone(&place.home.config.plugin);
+        }
         place.reopen(OpenSource { go_on });
     }
 }

@@ -46,7 +46,8 @@ impl Actor {
                     place.seat.change(|figures| figures.overtaken += number);
                     self.shared.meter.overtaken(&place.home.config.name, number);
                 }
-                "made-anew" if number > 0 => {
+                // Each instance tells it.
+                "made-anew" if number > 0 && self.home.instances_of(source).next() == Some(id) => {
                     let name = &place.home.config.name;
                     tracing::warn!(
                         source = name.as_str(),
@@ -61,9 +62,9 @@ impl Actor {
     }
 
     /// Whether it is still known where a source stands that has no place of its own at its peer.
-    pub(super) fn look_for_place(&self, source: usize, id: SourceId) {
+    pub(super) fn look_for_place(&self, source: usize) {
         let Some(place) = self.sources.places.get(source) else { return };
-        let is_lost = self.owner.has_lost_place(id);
+        let is_lost = self.home.instances_of(source).any(|id| self.owner.has_lost_place(id));
         if is_lost == place.seat.figures().is_place_lost {
             return;
         }

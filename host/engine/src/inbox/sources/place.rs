@@ -57,7 +57,7 @@ pub(in crate::inbox) struct Place {
     pub plugin: Arc<dyn SourcePlugin>,
     /// What is being opened, or is open and waits for the one before it to close. Another plugin may be configured meanwhile.
     opening: Option<Arc<dyn SourcePlugin>>,
-    /// What served last in this ownership. One that was only tried, or never found its peer, isn't worth going back to.
+    /// What served last in this ownership. One that was only tried isn't worth going back to.
     served: Option<Arc<dyn SourcePlugin>>,
     pub phase: Phase,
     pub beside: Option<Beside>,
