@@ -329,6 +329,10 @@ impl Actor {
         let open = self.sources.open();
         let closes = open.iter().map(|(seat, source)| seat.close(source, within));
         futures::future::join_all(closes).await;
+        for place in &self.sources.places {
+            self.shared.meter.unsettled_bytes(&place.home.config.name, 0);
+            place.seat.change(|figures| (figures.unsettled, figures.is_place_lost) = (0, false));
+        }
         self.sources.forget();
     }
 

@@ -99,6 +99,22 @@ async fn bytes_past_their_bound_are_recorded_and_nothing_more_is_pulled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bytes_of_a_source_that_is_taken_out_go_with_it() {
+    let recorder = Recorder::new();
+    let recorded = recorder.begin();
+    let world = World::new();
+    let mut consumer = world.consumer();
+    consumer.handler_timeout = seconds(600);
+    let host = world.start_consumer(consumer).await;
+    let gate = Gate::default();
+    behind(&world, &gate);
+    send(&world, 0..1, "12345");
+    recorded.until("waybill_source_unsettled_bytes", &[("source", "shop")], 5.0).await;
+    host.engine.reconfigure(world.config("host-a", world.inbound(Vec::new(), Vec::new()))).await;
+    recorded.until("waybill_source_unsettled_bytes", &[("source", "shop")], 0.0).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_at_their_bound_show_beside_it() {
     let world = World::new();
     let mut consumer = world.consumer();

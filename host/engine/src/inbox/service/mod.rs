@@ -138,7 +138,7 @@ impl Inbox {
 
     /// Whether something of a source may still be under way, also of one that was taken out: it isn't closed yet.
     pub fn may_pull(&self, source: &SourceName) -> bool {
-        self.pulls(source) || self.shared.seats.is_taken(source)
+        self.shared.seats.is_taken(source)
     }
 
     /// Why another configuration can't follow the one in force, if so.
