@@ -21,6 +21,8 @@ use crate::inbox::service::TableSources;
 
 /// Counts are asked of the database at most this often: scrapes and people want them more often than it should be asked.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// A whole count that is older says nothing of the table any more.
+const WHOLE_FOR: Duration = COUNT_EVERY.saturating_mul(6);
 /// Time for a question of a person.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Keys named in a word of explanation.
@@ -34,8 +36,8 @@ type Counted = (Instant, Option<Vec<table::ContextStats>>);
 pub(super) struct Counts {
     /// Held while the database counts, so that it is asked once for all who want to know.
     latest: AsyncMutex<Option<Counted>>,
-    /// The last whole count: what stands while the next one is under way, or fails.
-    whole: Mutex<Option<Vec<table::ContextStats>>>,
+    /// The last whole count, and when it ended: what stands for a while when the next one is under way, or fails.
+    whole: Mutex<Option<(Instant, Vec<table::ContextStats>)>>,
 }
 
 impl PublishedTable {
@@ -47,7 +49,7 @@ impl PublishedTable {
         }
         let counts = match self.config.table.stats(QUESTION_TIMEOUT).await {
             Ok(counts) => {
-                *self.counts.whole.lock() = Some(counts.clone());
+                *self.counts.whole.lock() = Some((Instant::now(), counts.clone()));
                 Some(counts)
             }
             Err(CallError { fault, .. }) => {
@@ -78,7 +80,7 @@ impl PublishedTable {
     }
 
     /// The same counts for who can't wait longer: a slow count goes on in a task of its own, and is there the next time. Until then the
-    /// last whole one stands, or an alert would go off and on with each count that takes its time.
+    /// last whole one stands, for [`WHOLE_FOR`], or an alert would go off and on with each count that takes its time.
     async fn counts_within(self: &Arc<Self>, within: Duration) -> Option<Vec<table::ContextStats>> {
         let is_counting = self.counts.latest.try_lock().is_err();
         let counts = if is_counting {
@@ -88,7 +90,11 @@ impl PublishedTable {
             let counting = tokio::spawn(async move { table.counts().await });
             timeout(within, counting).await.ok().and_then(Result::ok).flatten()
         };
-        counts.or_else(|| self.counts.whole.lock().clone())
+        counts.or_else(|| {
+            let mut whole = self.counts.whole.lock();
+            whole.take_if(|(ended, _)| ended.elapsed() >= WHOLE_FOR);
+            whole.as_ref().map(|(_, counts)| counts.clone())
+        })
     }
 
     async fn health_within(&self, within: Duration) -> HealthReport {

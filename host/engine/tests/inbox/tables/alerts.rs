@@ -78,6 +78,22 @@ async fn an_alert_stands_while_the_next_count_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_alert_on_rows_that_nobody_can_count_any_more_ends() {
+    let tables = Tables::new();
+    tables.world.bus.tell(|_| permanent("TEST.NEVER"));
+    let (host, table) = tables.start_with_alert(1);
+    let row = tables.database.insert("a", "x");
+    tables.until_failed(row).await;
+    pass(seconds(11)).await;
+    assert_eq!(check(&host, "dead letters").await.unwrap().status, CheckStatus::Warn);
+    table.set_count_time(seconds(3_600));
+    pass(seconds(40)).await;
+    assert_eq!(check(&host, "dead letters").await.unwrap().status, CheckStatus::Warn, "for a while it stands");
+    pass(seconds(30)).await;
+    assert_eq!(check(&host, "dead letters").await.unwrap().status, CheckStatus::Ok);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dead_letters_of_received_messages_count_for_it_too() {
     let world = World::new();
     let inbound = world.inbound(vec![world.source()], vec![world.consumer()]);
