@@ -3,7 +3,7 @@
 //!
 //! A file is loaded when it has stood still for one period and its digest isn't the one that was looked at last, so that a
 //! build that writes in several steps is loaded once, and a file that is only touched isn't loaded at all. What is refused
-//! isn't tried again until the file changes.
+//! isn't tried again until the file changes, unless only room for another generation was missing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fleet, Reload};
+use crate::slot::SwapError;
 use crate::verify::signature_path;
 
 /// How often files are looked at.
@@ -60,7 +61,14 @@ impl Fleet {
     }
 
     async fn changed(&self, transport: &str) {
-        match self.reload(transport, Reload::default()).await {
+        let result = loop {
+            match self.reload(transport, Reload::default()).await {
+                // The file may never change again, and each try waits for room by itself.
+                Err(SwapError::NoRoom { .. }) => {}
+                other => break other,
+            }
+        };
+        match result {
             Ok(reloaded) => tracing::debug!(%transport, ?reloaded, "the plugin's file has changed"),
             // The slot has said more where it got that far.
             Err(error) => {
