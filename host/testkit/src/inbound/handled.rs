@@ -168,11 +168,13 @@ pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
         }
         // A kill that meets nothing shows nothing.
         let until = Instant::now() + STALLED_AFTER;
-        while handler.under_way() == 0 && Instant::now() < until {
+        let mut meets = handler.under_way() > 0;
+        while !meets && Instant::now() < until {
             sleep(CALL_LOOK).await;
+            meets = handler.under_way() > 0;
         }
         kills += 1;
-        met += usize::from(handler.under_way() > 0);
+        met += usize::from(meets);
         match share % 3 {
             0 => {
                 server.kill().await?;
