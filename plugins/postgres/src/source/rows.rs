@@ -18,6 +18,8 @@ use crate::wire::{Failed, Pipeline};
 
 /// Milliseconds after which the server ends a claim that nobody finished: it takes two statements.
 const IDLE_MS: u32 = 30_000;
+/// A row whose time is over is known for this long, in milliseconds: it may be extended by a call that began before.
+const KNOWN_MS: u64 = 60_000;
 
 /// The lane of an instance, and what it has in hand.
 pub(super) struct Rows {
@@ -60,7 +62,7 @@ impl Rows {
         let described = open.as_ref().map_or_else(|| database.statements(), |(_, statements)| statements.clone());
         let sorted = sort(&described, rows, Bytes { now: room.bytes, ever: room.most });
         self.hold(&sorted, now);
-        let is_all = seen < wanted.window && due < wanted.batch;
+        let is_all = seen < wanted.window && due < wanted.batch && !sorted.cut;
         let Some((connection, statements)) = open else { return Ok(Brought { is_all, ..Brought::default() }) };
         let Some(words) = &statements.words else {
             database.give_up(connection, deadline).await;
@@ -176,8 +178,8 @@ struct Claimed {
 impl InHand {
     /// What is left of a pull's room.
     fn left(&mut self, room: Room, now: u64) -> Room {
-        self.rows.retain(|_, row| row.until > now);
-        self.window.left(room, self.rows.values().map(|row| row.bytes))
+        self.rows.retain(|_, row| row.until.saturating_add(KNOWN_MS) > now);
+        self.window.left(room, self.rows.values().filter(|row| row.until > now).map(|row| row.bytes))
     }
 
     fn take(&mut self, rows: impl Iterator<Item = (Token, u32)>, until: u64) {
@@ -349,6 +351,9 @@ mod tests {
         in_hand.settled(items.iter().zip(&answers), 2_000);
         assert_eq!(in_hand.left(room, 999), Room { rows: 1, bytes: 50, ..room });
         assert_eq!(in_hand.left(room, 1_000), Room { rows: 2, bytes: 70, ..room }, "the third can be claimed again");
+        let late = Some(item("3", Disposition::Extend));
+        in_hand.settled(late.iter().zip(&[Settled::Done]), 1_400);
+        assert_eq!(in_hand.left(room, 1_000), Room { rows: 1, bytes: 50, ..room }, "it is ours again");
         in_hand.take([(token("4"), 1)].into_iter(), 1_500);
         assert_eq!(in_hand.rest(1_500).collect::<Vec<_>>(), [token("2")]);
         assert_eq!(in_hand.left(room, 1_500), Room { rows: 3, bytes: 90, ..room });

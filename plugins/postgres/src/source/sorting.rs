@@ -22,6 +22,8 @@ pub(super) struct Sorted {
     pub(super) first: Option<String>,
     /// Aggregates that are left out for a time: at least so many milliseconds.
     pub(super) held: Vec<(String, u64)>,
+    /// A row was left out because there was no room for its payload: it waits in the table.
+    pub(super) cut: bool,
 }
 
 /// A row to be delivered.
@@ -109,6 +111,7 @@ pub(super) fn sort(statements: &Statements, rows: Vec<ClaimedRow>, bytes: Bytes)
         let omitted = unsent_bytes.or((size > bytes.ever).then_some(size));
         let taken = if omitted.is_some() { 0 } else { size };
         let Some(rest) = left.checked_sub(taken) else {
+            sorted.cut = true;
             ended.insert(aggregate);
             continue;
         };
@@ -223,10 +226,12 @@ mod tests {
         let statements = Statements::new(table4(), false);
         let rows = || ["1", "2", "3"].map(|id| row(id, id, Some("a"), true)).to_vec();
         // Each has two bytes.
-        assert_eq!(ids(&sort(&statements, rows(), Bytes { now: 5, ever: 100 })), ["1", "2"]);
-        assert_eq!(ids(&sort(&statements, rows(), Bytes { now: 1, ever: 100 })), [""; 0]);
+        let sorted = sort(&statements, rows(), Bytes { now: 5, ever: 100 });
+        assert_eq!((ids(&sorted), sorted.cut), (vec!["1", "2"], true));
+        let sorted = sort(&statements, rows(), Bytes { now: 1, ever: 100 });
+        assert_eq!((ids(&sorted), sorted.cut), (Vec::new(), true));
         let sorted = sort(&statements, rows(), Bytes { now: 1, ever: 1 });
-        assert_eq!(ids(&sorted), ["1", "2", "3"]);
+        assert_eq!((ids(&sorted), sorted.cut), (vec!["1", "2", "3"], false));
         let first = delivery(sorted.rows.into_iter().next().unwrap(), vec![1], "1", "0/1", 1);
         assert_eq!((first.omitted, first.payload.len()), (Some(2), 0));
     }

@@ -176,7 +176,7 @@ impl Transactions {
                 lane.hold(key, *millis, now);
             }
         });
-        let is_all = seen < wanted.window && due < wanted.batch;
+        let is_all = seen < wanted.window && due < wanted.batch && !sorted.cut;
         let Some(open) = open else {
             self.put(place, State::Free, |_| {});
             return Ok((Vec::new(), is_all));
