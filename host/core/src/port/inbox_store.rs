@@ -40,7 +40,6 @@ pub struct InboxTidied {
 }
 
 impl InboxTidied {
-    /// All of them.
     pub fn records(&self) -> usize {
         self.forgotten + self.packed + self.purged
     }

@@ -253,7 +253,7 @@ impl Connection {
     }
 
     /// What was told first of its session and isn't heard yet.
-    fn told(&self) -> Option<LaneNotices> {
+    fn next_unheard(&self) -> Option<LaneNotices> {
         let (session, mut notices) = (self.session(), self.source.notices.lock());
         let first = notices.iter().position(|told| told.session == session)?;
         notices.remove(first)
@@ -368,7 +368,7 @@ impl Source for Connection {
             let told = self.source.told.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            if let Some(notices) = self.told() {
+            if let Some(notices) = self.next_unheard() {
                 return notices;
             }
             told.await;

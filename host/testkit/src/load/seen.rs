@@ -12,7 +12,7 @@ pub enum SeenForm {
     Time,
     /// A text and a counter.
     Counter,
-    /// Nothing: UUIDv4.
+    /// Neither a time nor a counter: UUIDv4.
     Random,
     /// Nothing, but its sender repeats when it happened (`id_time = "occurred_at"`).
     Stamped,

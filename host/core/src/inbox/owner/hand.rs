@@ -78,7 +78,6 @@ struct Ends {
     open: BTreeSet<(Monotonic, DeliveryId)>,
     /// No `settle-within` of them is longer.
     longest: Duration,
-    /// Payload bytes.
     bytes: usize,
 }
 

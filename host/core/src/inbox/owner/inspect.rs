@@ -191,7 +191,7 @@ impl InboxOwner {
         self.hand.count(source)
     }
 
-    /// Their payload bytes.
+    /// Payload bytes of what of a source is not settled.
     pub fn bytes_in_hand(&self, source: SourceId) -> usize {
         self.hand.bytes(source)
     }

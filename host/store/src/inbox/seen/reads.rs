@@ -16,7 +16,7 @@ impl SeenReads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more.
+    /// Counts one more read of the store.
     pub fn count(&self, consumer: &ConsumerName) {
         let mut counts = self.lock();
         if let Some(count) = counts.get_mut(consumer) {

@@ -29,7 +29,7 @@ use super::host::{Measured, data};
 use super::inbound::{self, CONSUMER, DURABLE, SOURCE, STREAM};
 use super::{Bench, all_arrived};
 
-/// Fills a data directory.
+/// Example of the store that fills a data directory.
 pub const EXAMPLE: &str = "seen_fill";
 const MILLION: u64 = 1_000_000;
 const TICK: Duration = Duration::from_millis(1);
@@ -61,7 +61,7 @@ pub fn form(name: &str) -> Result<SeenForm, String> {
     SeenForm::by_name(name).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// What one host showed.
+/// What was measured of one host.
 #[derive(Debug, Serialize)]
 struct Look {
     ids: &'static str,
@@ -80,10 +80,10 @@ struct Look {
     reads: f64,
 }
 
-pub struct Seen(Vec<Look>);
+pub struct SeenLooks(Vec<Look>);
 
 /// Forms (all, if none is named), millions of ids in the set, seconds of load.
-pub async fn run(bench: &Bench, forms: &[SeenForm], millions: u64, seconds: u64) -> Result<Seen> {
+pub async fn run(bench: &Bench, forms: &[SeenForm], millions: u64, seconds: u64) -> Result<SeenLooks> {
     let forms = if forms.is_empty() { &SeenForm::ALL } else { forms };
     let (count, messages) = (millions * MILLION, seconds * 1_000 * IDS_A_MS);
     let mut looks = Vec::new();
@@ -108,7 +108,7 @@ pub async fn run(bench: &Bench, forms: &[SeenForm], millions: u64, seconds: u64)
             looks.push(load.measure(bench, folder).await?.0);
         }
     }
-    Ok(Seen(looks))
+    Ok(SeenLooks(looks))
 }
 
 /// KiB of filters for so many ids.
@@ -322,7 +322,7 @@ impl Acknowledged {
     }
 }
 
-impl Seen {
+impl SeenLooks {
     /// A JSON line for each host.
     pub fn lines(&self) -> Result<Vec<String>> {
         #[derive(Serialize)]
@@ -337,7 +337,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for SeenLooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
