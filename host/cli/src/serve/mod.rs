@@ -185,7 +185,8 @@ async fn reload_when_asked(reloader: Reloader, config: Config, hangups: Arc<Mute
     };
     let hang_up = async {
         while stop.run_until_cancelled(hangups.next()).await.is_some() {
-            reloader.reload_and_log("SIGHUP").await;
+            // Whoever sent it may send it again.
+            let _may_be_tried_again = reloader.reload_and_log("SIGHUP").await;
         }
     };
     tokio::join!(watch, hang_up);

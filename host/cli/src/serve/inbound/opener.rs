@@ -96,13 +96,18 @@ impl ConfiguredSource {
         self.state.lock().plugin.signature().words()
     }
 
+    /// Whether it takes the place of another one and hasn't shown yet that it can.
+    pub fn is_on_trial(&self) -> bool {
+        self.state.lock().is_on_trial
+    }
+
     /// Since when the plugin that serves is the one.
     pub fn since(&self) -> UnixMillis {
         self.state.lock().since
     }
 
-    /// Tries what lies at its place now, while what serves goes on: the digest that whoever opens it again is to find serving. None: it
-    /// is the very same. With `force` that one, too, is opened again, and one that doesn't reach its peer is taken.
+    /// Tries what lies at its place now, while what serves goes on: the digest that whoever opens it again is to find serving. None: the
+    /// very same serves. With `force` that one, too, is opened again, and one that doesn't reach its peer is taken.
     pub async fn try_again(&self, sha256: Option<&str>, force: bool) -> Result<Option<String>, SwapError> {
         let settings = &self.spec.settings;
         let mut plugin = self.fleet.load(&self.from, settings.sha256.as_deref(), World::Source).await?;
@@ -111,8 +116,11 @@ impl ConfiguredSource {
             plugin = self.fleet.load(&self.from, sha256, World::Source).await?;
         }
         let digest = plugin.digest().to_owned();
-        let is_same = self.state.lock().plugin.digest() == digest;
-        if is_same && !force {
+        let serves = {
+            let state = self.state.lock();
+            state.plugin.digest() == digest && !state.is_on_trial
+        };
+        if serves && !force {
             return Ok(None);
         }
         match WasmSource::probe(plugin, self.spec.clone(), self.wants.clone()).await {

@@ -31,10 +31,18 @@ impl HostPlugins {
         Self { fleet, in_force, engine }
     }
 
-    /// The source whose plugin is known by this name. A table that is published directly keeps its plugin.
-    fn source(&self, name: &str) -> Option<Arc<ConfiguredSource>> {
-        let source = name.strip_prefix(PREFIX)?;
-        self.in_force.get().plugins.into_iter().find(|known| known.name() == source)
+    /// The source whose plugin is known by this name. That of a table that is published directly is changed with its settings only.
+    fn source(&self, name: &str) -> Result<Option<Arc<ConfiguredSource>>, PluginsError> {
+        let Some(source) = name.strip_prefix(PREFIX) else { return Ok(None) };
+        let in_force = self.in_force.get();
+        if in_force.direct.tables.iter().any(|table| table.source.as_str() == source) {
+            let reason = format!(
+                "source {source:?} is published directly, and its plugin isn't changed by itself: change [source.{source}] and reload \
+                 the configuration, or restart the host"
+            );
+            return Err(refused(Code::PLUGIN_NOT_IN_FOLDER, reason));
+        }
+        Ok(in_force.plugins.into_iter().find(|known| known.name() == source))
     }
 
     async fn reload_source(
@@ -82,7 +90,7 @@ impl PluginService for HostPlugins {
     }
 
     async fn reload(&self, name: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
-        match self.source(name) {
+        match self.source(name)? {
             Some(source) => {
                 tracing::info!(source = source.name(), %actor, force = asked.force, "a reload of the plugin is asked for");
                 self.reload_source(&source, asked).await
@@ -92,7 +100,7 @@ impl PluginService for HostPlugins {
     }
 
     async fn roll_back(&self, name: &str, reason: &str, actor: &str) -> Result<PluginChanged, PluginsError> {
-        match self.source(name) {
+        match self.source(name)? {
             Some(_) => Err(refused(
                 Code::PLUGIN_NO_PREVIOUS,
                 format!("{name:?} keeps no earlier generation: put the component you want in its place and reload it"),
@@ -102,7 +110,7 @@ impl PluginService for HostPlugins {
     }
 
     async fn upload(&self, name: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
-        match self.source(name) {
+        match self.source(name)? {
             Some(_) => Err(refused(
                 Code::PLUGIN_NOT_IN_FOLDER,
                 format!("a component can't be handed over for {name:?}: put it in its file and reload it"),
@@ -118,9 +126,10 @@ fn refused(code: Code, reason: String) -> PluginsError {
 
 fn view(source: &ConfiguredSource) -> TransportPlugin {
     let identity = source.identity();
+    let phase = if source.is_on_trial() { Phase::Probing } else { Phase::Live };
     let live = Generation {
         generation: identity.generation,
-        phase: Phase::Live.word().to_owned(),
+        phase: phase.word().to_owned(),
         digest: identity.digest,
         plugin: Some(identity.plugin),
         version: Some(identity.version),

@@ -78,10 +78,14 @@ impl Reloader {
         Self { host, running: Arc::new(Mutex::new(running)) }
     }
 
-    /// Reads the configuration again and logs what came of it.
-    pub async fn reload_and_log(&self, because: &str) {
+    /// Reads the configuration again and logs what came of it. The answer is whether it was refused for something that passes: then the
+    /// same may be tried again.
+    pub async fn reload_and_log(&self, because: &str) -> bool {
         match self.reload(true, because).await {
-            Ok(reloaded) if reloaded.changes.is_empty() => tracing::info!(because, "the configuration is as it was"),
+            Ok(reloaded) if reloaded.changes.is_empty() => {
+                tracing::info!(because, "the configuration is as it was");
+                false
+            }
             Ok(reloaded) => {
                 for warning in &reloaded.warnings {
                     tracing::warn!("{warning}");
@@ -92,6 +96,7 @@ impl Reloader {
                 };
                 let (now, restart) = (keys(Effect::Now), keys(Effect::Restart));
                 tracing::info!(because, changed = ?now, after_a_restart = ?restart, "another configuration is in force");
+                false
             }
             Err(refused) => {
                 tracing::error!(
@@ -99,6 +104,7 @@ impl Reloader {
                     code = Code::CONFIG_RELOAD_REFUSED.as_str(),
                     "the configuration before stays in force: {refused}"
                 );
+                refused.retryable
             }
         }
     }

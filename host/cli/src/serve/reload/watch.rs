@@ -24,8 +24,9 @@ pub async fn watch(file: PathBuf, reloader: Reloader, stop: CancellationToken) {
         let now = stat(&file).await;
         match changed {
             Some(before) if before == now => {
-                (seen, changed) = (now, None);
-                reloader.reload_and_log("the file changed").await;
+                seen = now;
+                // What may succeed later is tried again with the next look: the file may never change again.
+                changed = reloader.reload_and_log("the file changed").await.then_some(now);
             }
             _ => changed = (now != seen).then_some(now),
         }
