@@ -75,7 +75,7 @@ fn the_consumer_of_document_5_is_taken_with_its_names() {
 #[test]
 fn a_table_is_published_directly_where_one_consumer_sends_it_on() {
     let direct = consumer("source = \"table\"\ndeliver = \"bus:{routing_key}\"\nlanes = 2\n");
-    let wanted = Direct { lanes: 2, batch: 100, timeout: Duration::from_secs(5) };
+    let wanted = Direct { lanes: 2, batch: 200, timeout: Duration::from_secs(5) };
     assert_eq!((direct.publish, direct.dlq), (Publish::Direct(wanted), Dlq::Off));
     assert_eq!(direct.target, Target::Topic("bus:{routing_key}".into()));
     for stored in [
