@@ -77,11 +77,8 @@ impl InboxOwner {
                 return Some(lived > self.shortest_orphan_wait());
             };
             let wait = self.source_settings(source)?.orphan_wait();
-            let would_have_come = if self.is_rule_kept(Rule::OrphansAreAwaited) {
-                self.sources.has_waited(source, wait)
-            } else {
-                self.sources.is_caught_up(source)
-            };
+            let is_waited_for = self.is_rule_kept(Rule::OrphansAreAwaited);
+            let would_have_come = !is_waited_for || self.sources.has_waited(source, wait);
             let can_not_come = lived > wait.saturating_mul(ORPHAN_PATIENCE) && self.is_full_of_rows(source);
             Some(would_have_come || can_not_come)
         };

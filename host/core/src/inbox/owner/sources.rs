@@ -58,10 +58,6 @@ impl Sources {
         self.caught_up.remove(&source);
     }
 
-    pub fn is_caught_up(&self, source: SourceId) -> bool {
-        self.caught_up.contains_key(&source)
-    }
-
     /// Whether what was in hand elsewhere would have come again: it was pulled for so long, and a pull after that found nothing more.
     /// What one said before, or what time passed while nothing could come, says nothing of it.
     pub fn has_waited(&self, source: SourceId, wait: Duration) -> bool {
