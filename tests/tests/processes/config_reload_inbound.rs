@@ -360,10 +360,10 @@ async fn a_source_that_is_taken_out_and_put_back_handles_what_waited_and_nothing
     reload(&running, HOST).await;
     let sources: Value = running.api.read("/v1/sources", &[]).await.unwrap();
     assert_eq!(sources["items"], json!([]));
-    // While somebody pulled, what waits there wouldn't wait.
-    until("messages wait at the server, and nobody has any", async || {
+    // While somebody pulled, what waits there wouldn't wait. What was given back counts as unacknowledged until it is delivered again.
+    until("messages wait at the server, and nobody asks for any", async || {
         let info = server.client().await.unwrap().api("CONSUMER.INFO.ORDERS.orders", &json!({})).await.unwrap();
-        info["num_ack_pending"] == 0 && info["num_pending"].as_u64().is_some_and(|count| count > 5)
+        info["num_waiting"] == 0 && info["num_pending"].as_u64().is_some_and(|count| count > 5)
     })
     .await;
     let handled = ids_at(&ship).len();
