@@ -116,6 +116,12 @@ async fn reload(running: &Running, text: &str) {
     assert_eq!(exit, Some(0), "{said}");
 }
 
+/// Waits until a handler was called for all of these: what the host has stored is acknowledged before it is handled.
+async fn until_handled(handler: &HandlerServer, sent: &BTreeSet<String>) {
+    let all = || ids_at(handler).into_iter().collect::<BTreeSet<String>>().is_superset(sent);
+    until("all that was sent was handled", async || all()).await;
+}
+
 /// Waits until a durable consumer has delivered everything, and all of it is acknowledged.
 async fn until_settled(server: &nats::Server, stream: &str, durable: &str) {
     until(&format!("{stream} is settled through {durable}"), async || {
@@ -180,7 +186,9 @@ async fn a_source_and_consumers_that_come_with_a_reload_handle_what_waits_and_wh
     until_settled(&server, "ORDERS", "orders").await;
     until_settled(&server, "REFUNDS", "refunds").await;
     until_ready(&running).await;
+    until_handled(&ship, &sent).await;
     assert_each_once(&ids_at(&ship), &sent);
+    until_handled(&refund, &(0..40).map(id_of).collect()).await;
     assert_each_once(&ids_at(&refund), &(0..40).map(id_of).collect());
     let audited: BTreeSet<String> = ids_at(&audit).into_iter().collect();
     let missed: Vec<String> = (begins..sent.len()).map(id_of).filter(|id| !audited.contains(id)).collect();
@@ -301,6 +309,7 @@ async fn a_source_with_other_settings_goes_on_and_each_id_is_handled_once() {
     until_settled(&server, "ORDERS", "orders").await;
     until_ready(&running).await;
     assert!(came.load(Ordering::Acquire) > 0, "nobody came by the other address");
+    until_handled(&ship, &sent).await;
     assert_each_once(&ids_at(&ship), &sent);
     running.end().await;
 }
@@ -342,6 +351,7 @@ async fn one_bad_consumer_has_the_whole_configuration_refused_with_its_code() {
     let sent = flow.end().await;
     until_settled(&server, "ORDERS", "orders").await;
     until_ready(&running).await;
+    until_handled(&ship, &sent).await;
     assert_each_once(&ids_at(&ship), &sent);
     assert_eq!(elsewhere.calls().len(), 0, "nothing of a refused configuration was taken");
     running.end().await;
@@ -380,6 +390,7 @@ async fn a_source_that_is_taken_out_and_put_back_handles_what_waited_and_nothing
     }
     until_settled(&server, "ORDERS", "orders").await;
     until_ready(&running).await;
+    until_handled(&ship, &sent).await;
     assert_each_once(&ids_at(&ship), &sent);
     running.end().await;
 }
