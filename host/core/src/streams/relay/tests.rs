@@ -1,0 +1,1 @@
+//! What one relay does, step by step. Schedules are drawn by the model (`waybill_testkit::streams_model`).
