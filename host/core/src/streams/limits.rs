@@ -54,3 +54,24 @@ pub const RELAY_WINDOW_EVENTS: usize = 4_096;
 pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// Default of `relay.max_inflight`, in events, a relay and host.
 pub const RELAY_INFLIGHT_DEFAULT: usize = 64;
+
+/// Default of `relay.batch`, in events, and of `relay.batch_bytes`: a batch is one call of a transport.
+pub const RELAY_BATCH_DEFAULT: u32 = 50;
+pub const RELAY_BATCH_BYTES_DEFAULT: u32 = 1024 * 1024;
+/// Default of `relay.max_attempts`, the first included.
+pub const RELAY_ATTEMPTS_DEFAULT: u32 = 12;
+/// Default of `relay.hold_max`: a broker that is away for longer than a long holiday doesn't fill the disk.
+pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Default of `events.keep_ids`: who sends an append again does it within a day.
+pub const KEEP_IDS_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// Default of a pattern's `compact_lag`: readers that are less far behind see every event.
+pub const COMPACT_LAG_DEFAULT: Duration = Duration::from_secs(3600);
+/// Default of `events.live_bytes_total`: bytes of all rings of a host.
+pub const LIVE_BYTES_TOTAL_DEFAULT: usize = 32 * 1024 * 1024;
+/// Default of `events.replay_bytes_total`: bytes of all pages of replay in memory, sixteen whole ones.
+pub const REPLAY_BYTES_TOTAL_DEFAULT: usize = 16 * 1024 * 1024;
+/// Default of `events.stall_timeout`: twice what a heartbeat takes.
+pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Default of `events.subscriptions_max`, of a host.
+pub const SUBSCRIPTIONS_MAX_DEFAULT: usize = 10_000;

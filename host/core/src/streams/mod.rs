@@ -16,9 +16,12 @@
 //! | `upkeep` | merging, retention, compaction |
 //! | `reading` | pages, readers, cursors |
 //! | `relay` | from streams to brokers |
+//! | `settings` | what configuration says of streams and relays |
+//! | `access` | roles that name streams |
 //! | `rules` | the rules that the model leaves out one by one |
 //! | `limits` | every bound |
 
+pub mod access;
 pub mod chunk;
 pub mod envelope;
 pub mod event;
@@ -33,4 +36,5 @@ pub mod reading;
 pub mod records;
 pub mod relay;
 pub mod rules;
+pub mod settings;
 pub mod upkeep;
