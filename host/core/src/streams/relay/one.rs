@@ -329,7 +329,7 @@ impl Relay {
     pub(super) fn applied(&mut self, written: Written) {
         let stream = written.stream.clone();
         let Some(window) = self.windows.get_mut(&stream) else { return };
-        let was_seek = window.seek().is_some();
+        let was_seek = written.checkpoint.generation != window.checkpoint().generation;
         window.applied(written, self.settings.rules);
         if was_seek {
             // It may go back behind all that the feed still names.
