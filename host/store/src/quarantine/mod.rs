@@ -86,6 +86,10 @@ impl Spoilt {
         read
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn note(&mut self, table: &'static str, key: &RecordIdKey) {
         self.0.push(Unreadable { table, key: key.clone() });
     }
