@@ -16,6 +16,7 @@ use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 
+use crate::auth::StreamDenied;
 use crate::codes;
 use crate::limits::{RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
 
@@ -194,6 +195,12 @@ impl IntoResponse for Problem {
 impl From<InputError> for Problem {
     fn from(error: InputError) -> Self {
         Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<StreamDenied> for Problem {
+    fn from(denied: StreamDenied) -> Self {
+        Self::new(denied.code(), denied.to_string())
     }
 }
 

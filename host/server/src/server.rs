@@ -74,7 +74,8 @@ impl Server {
     pub fn with_routes(parts: Parts, further: Router) -> Self {
         let (routes, api) = routes::all().split_for_parts();
         let api = openapi::completed(api);
-        let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
+        let (name, tenants) = ("anonymous".to_owned(), Tenants::Only(Vec::new()));
+        let nobody = Principal { name, tenants, roles: Vec::new(), streams: Vec::new() };
         let app: App = Arc::new(Inner {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),

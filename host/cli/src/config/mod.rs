@@ -19,6 +19,7 @@ mod scalar;
 mod secrets;
 mod sections;
 pub mod size;
+mod streams;
 mod tokens;
 mod transports;
 

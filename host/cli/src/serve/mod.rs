@@ -272,7 +272,8 @@ fn record(token: &AuthToken) -> Result<TokenRecord, CliError> {
         }
     };
     let sha256 = token.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(TokenRecord { name: token.name.clone(), sha256, tenants, roles: token.roles.clone() })
+    let (roles, streams) = (token.roles.clone(), token.streams.clone());
+    Ok(TokenRecord { name: token.name.clone(), sha256, tenants, roles, streams })
 }
 
 fn limits(settings: &ServerSettings) -> Limits {

@@ -20,6 +20,7 @@ mod sagas;
 mod sending;
 #[cfg(unix)]
 mod serve;
+mod streams_configuration;
 mod support;
 #[cfg(unix)]
 mod tenants;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::event::EventLimits;
 use super::limits::{
-    COMPACT_LAG_DEFAULT, FEED_KEEP_DEFAULT, HOLD_MAX_DEFAULT, KEEP_IDS_DEFAULT, LIVE_BYTES, LIVE_BYTES_TOTAL_DEFAULT,
-    LIVE_ENTRIES, PAYLOAD_BYTES_MAX_DEFAULT, RELAY_ATTEMPTS_DEFAULT, RELAY_BATCH_BYTES_DEFAULT, RELAY_BATCH_DEFAULT,
+    FEED_KEEP_DEFAULT, HOLD_MAX_DEFAULT, KEEP_IDS_DEFAULT, LIVE_BYTES, LIVE_BYTES_TOTAL_DEFAULT, LIVE_ENTRIES,
+    PAYLOAD_BYTES_MAX_DEFAULT, RELAY_ATTEMPTS_DEFAULT, RELAY_BATCH_BYTES_DEFAULT, RELAY_BATCH_DEFAULT,
     RELAY_INFLIGHT_DEFAULT, REPLAY_BYTES_TOTAL_DEFAULT, RETENTION_EVENTS_DEFAULT, STALL_TIMEOUT_DEFAULT,
     SUBSCRIPTIONS_MAX_DEFAULT, TOMBSTONE_KEEP_DEFAULT,
 };
@@ -54,6 +54,23 @@ impl StreamsSettings {
     pub fn compaction(&self, name: &StreamName) -> Option<(Compaction, Duration)> {
         let lag = self.pattern(name)?.compact_lag?;
         Some((Compaction { tombstone_keep: Some(self.events.tombstone_keep) }, lag))
+    }
+
+    /// What is in force when these were, and others were read: what may change while the host runs, and the rest as it was. A relay that
+    /// came or went does so at the next start.
+    #[must_use]
+    pub fn reloaded(&self, next: &Self) -> Self {
+        let mut now = self.clone();
+        now.events.live_entries = next.events.live_entries;
+        now.events.replay.events = next.events.replay.events;
+        now.events.retention_events = next.events.retention_events;
+        now.events.payload_bytes_max = next.events.payload_bytes_max;
+        for relay in &mut now.relays {
+            if let Some(next) = next.relays.iter().find(|next| next.name == relay.name) {
+                relay.in_flight_max = next.in_flight_max;
+            }
+        }
+        now
     }
 }
 
@@ -211,6 +228,7 @@ pub enum OnOvertaken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::limits::COMPACT_LAG_DEFAULT;
 
     fn pattern(text: &str) -> PatternSettings {
         PatternSettings::new(StreamPattern::parse(text).unwrap())
@@ -245,6 +263,38 @@ mod tests {
         let of = |name: &str| settings.retention(&StreamName::new(name).unwrap());
         assert_eq!(of("a"), Retention { keep_age: Some(day), ..Retention::default() });
         assert_eq!((of("b"), of("c"), of("d")), (Retention::default(), count(5), count(10_000)));
+    }
+
+    #[test]
+    fn a_reload_changes_five_settings_and_no_other() {
+        let relay = |in_flight_max, batch| {
+            let plan = RelayPlan::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap(), "nats");
+            RelayPlan { in_flight_max, batch, ..plan }
+        };
+        let of = |relays| StreamsSettings { relays, ..StreamsSettings::default() };
+        let (running, mut next) = (of(vec![relay(64, 50)]), of(vec![relay(8, 1)]));
+        next.patterns.push(pattern("task.**"));
+        next.events = EventsSettings {
+            live_entries: 64,
+            live_bytes: 1,
+            replay: PageLimits { events: 10, bytes: 1 },
+            payload_bytes_max: 7,
+            retention_events: 5,
+            stall_timeout: Duration::ZERO,
+            ..EventsSettings::default()
+        };
+        let now = running.reloaded(&next);
+        let normal = PageLimits::default();
+        let events = EventsSettings {
+            live_entries: 64,
+            replay: PageLimits { events: 10, ..normal },
+            payload_bytes_max: 7,
+            retention_events: 5,
+            ..EventsSettings::default()
+        };
+        assert_eq!((now.events, now.patterns), (events, Vec::new()));
+        assert_eq!(now.relays, [relay(8, 50)]);
+        assert_eq!(running.reloaded(&of(Vec::new())).relays, [relay(64, 50)]);
     }
 
     #[test]

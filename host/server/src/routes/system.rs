@@ -46,7 +46,7 @@ pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Res
     ok(&WhoAmI {
         name: caller.name().to_owned(),
         tenants,
-        roles: caller.0.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+        roles: caller.0.roles(),
         auth: if app.auth.is_some() { "token" } else { "none" }.to_owned(),
     })
 }

@@ -88,6 +88,7 @@ pub fn token(name: &str, tenants: &[&str], roles: &[Role]) -> TokenRecord {
         sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         tenants,
         roles: roles.to_vec(),
+        streams: Vec::new(),
     }
 }
 

@@ -165,6 +165,7 @@ fn tokens() -> StaticTokens {
         sha256: Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect(),
         tenants,
         roles: vec![Role::Viewer],
+        streams: Vec::new(),
     };
     let acme = Tenants::Only(vec![Tenant::new("acme").unwrap()]);
     StaticTokens::new(vec![
