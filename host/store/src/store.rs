@@ -263,6 +263,18 @@ impl SurrealStore {
     pub(crate) async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, StoreError> {
         self.engine.begin(write).await.map_err(store_error)
     }
+
+    /// Begins a transaction whose reads are all of one snapshot: at a server one that only reads has one for each of them.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Box<dyn Transaction>, StoreError> {
+        self.begin(!self.is_embedded()).await
+    }
+
+    /// Ends one that was only read.
+    pub(crate) async fn end_snapshot(&self, transaction: Box<dyn Transaction>) {
+        if !self.is_embedded() {
+            undo(transaction).await;
+        }
+    }
 }
 
 impl std::fmt::Debug for SurrealStore {

@@ -64,11 +64,11 @@ pub async fn pass(store: &SurrealStore, shard: ShardId, query: &PassQuery) -> Re
         Some(DoorQuery { until: None, .. }) => store.stamps().clock_of_look(store.door_nanos().await?),
         _ => 0,
     };
-    let transaction = store.begin(false).await?;
+    let transaction = store.begin_snapshot().await?;
     let mut snapshot = Snapshot::of(store, transaction.as_ref());
     let found = read(&mut snapshot, shard, query, clock).await;
     let spoilt = snapshot.spoilt;
-    drop(transaction);
+    store.end_snapshot(transaction).await;
     store.set_aside(spoilt).await;
     found
 }

@@ -92,8 +92,10 @@ async fn after_conflict(
     now: UnixMillis,
     error: StoreError,
 ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError> {
-    let transaction = store.begin(false).await?;
-    match decided(&mut Snapshot::of(store, transaction.as_ref()), append, now).await? {
+    let transaction = store.begin_snapshot().await?;
+    let again = decided(&mut Snapshot::of(store, transaction.as_ref()), append, now).await;
+    store.end_snapshot(transaction).await;
+    match again? {
         Ok(decided) if !decided.writes.is_empty() => Err(error),
         ended => Ok(ended.map(|repeat| repeat.answer)),
     }

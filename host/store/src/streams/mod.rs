@@ -55,12 +55,12 @@ use heads::Snapshot;
 /// Reads of one snapshot: what couldn't be read is set aside behind it.
 macro_rules! read {
     ($store:expr, |$snapshot:ident| $read:expr) => {{
-        let transaction = $store.begin(false).await?;
+        let transaction = $store.begin_snapshot().await?;
         let mut of_now = Snapshot::of($store, transaction.as_ref());
         let $snapshot = &mut of_now;
         let found = $read.await;
         let spoilt = of_now.spoilt;
-        drop(transaction);
+        $store.end_snapshot(transaction).await;
         $store.set_aside(spoilt).await;
         found
     }};
