@@ -15,7 +15,7 @@ use super::relay::OrderBy;
 use super::upkeep::{Compaction, Retention};
 use crate::ids::RelayName;
 
-/// All of it.
+/// All that is configured of streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamsSettings {
     pub events: EventsSettings,
