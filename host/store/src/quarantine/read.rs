@@ -15,7 +15,7 @@ use crate::inbox::seen::{records, tidy};
 use crate::owner::outlived;
 use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped, streams};
 use crate::saga::{ended, journal_record, started};
-use crate::streams::keys::selected_in;
+use crate::streams::keys::{selected_in, stream_in};
 use crate::tables::{
     AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, ID, ID_DUE, IDEMPOTENCY,
     IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD,
@@ -78,8 +78,8 @@ pub fn reader(table: &str) -> Option<Reader> {
         INBOX_SEEN_DUE => |row, _| plain(tidy::note_in(row)),
         INBOX_CONSUMER => |row, _| plain(inbox::home(&row.key, &row.fields)),
         SAGA_DOOR => |row, _| plain(inbox::saga_door(row)),
-        STREAM => |row, _| plain(streams::head(&row.key, &row.fields)),
-        STREAM_REST => |row, _| plain(streams::rest(&row.key, &row.fields)),
+        STREAM => |row, _| of_stream(STREAM, row, streams::head(&row.key, &row.fields)),
+        STREAM_REST => |row, _| of_stream(STREAM_REST, row, streams::rest(&row.key, &row.fields)),
         // One under its number stays where it is, whatever it holds: readers are to hear of it.
         EVENT => |row, _| plain(streams::chunk(row)),
         STREAM_DOOR => |row, _| stream_door(row),
@@ -128,6 +128,12 @@ fn id(row: &Row) -> Result<Content, StoreError> {
         return Err(lacks(ID, &row.key, "id"));
     };
     plain(small::id(&tenant, &id, &row.key, &row.fields))
+}
+
+/// A record that lies under its stream.
+fn of_stream<T>(table: &str, row: &Row, read: Result<T, StoreError>) -> Result<Content, StoreError> {
+    stream_in(&row.key).ok_or_else(|| lacks(table, &row.key, "id"))?;
+    plain(read)
 }
 
 /// What is put on a doorstep is read there by its owner, who moves what has no content.

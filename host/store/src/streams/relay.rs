@@ -50,7 +50,7 @@ pub async fn streams(
     let mut page = RelayPage::default();
     for row in &rows {
         let Some(stream) = stream_in(&row.key) else {
-            snapshot.spoilt.note(STREAM, &row.key);
+            snapshot.spoilt.note_misplaced(STREAM, row);
             continue;
         };
         page.last = Some(stream.clone());

@@ -49,7 +49,7 @@ async fn name_behind(
         let Some(row) = rows.first() else { return Ok(None) };
         match name_in(table, &row.key) {
             Some(name) => return Ok(Some(name)),
-            None => snapshot.spoilt.note(table, &row.key),
+            None => snapshot.spoilt.note_misplaced(table, row),
         }
         from = Bound::Excluded(row.key.clone());
     }
