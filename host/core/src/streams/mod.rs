@@ -16,6 +16,7 @@
 //! | `upkeep` | merging, retention, compaction |
 //! | `reading` | pages, readers, cursors |
 //! | `relay` | from streams to brokers |
+//! | `wire` | an event outside of the store: as JSON, as a message |
 //! | `settings` | what configuration says of streams and relays |
 //! | `access` | roles that name streams |
 //! | `rules` | the rules that the model leaves out one by one |
@@ -38,3 +39,4 @@ pub mod relay;
 pub mod rules;
 pub mod settings;
 pub mod upkeep;
+pub mod wire;
