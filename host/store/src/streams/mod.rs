@@ -13,6 +13,7 @@
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
 //! | `relay` | what relays and upkeep read |
+//! | `incarnation` | which incarnation of its data a store is |
 //! | `keys` | keys and ranges |
 //!
 //! Each read is of one snapshot, each write one commit. A chunk that can't be read stays where it is: who reads on through it gets an error at
@@ -26,6 +27,7 @@ mod exact;
 mod feed;
 mod heads;
 mod ids;
+mod incarnation;
 pub mod keys;
 mod relay;
 mod scan;

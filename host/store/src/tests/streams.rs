@@ -285,3 +285,18 @@ async fn a_feed_record_that_can_not_be_read_is_as_one_that_was_trimmed() {
     assert_eq!(store.feed_ends(1).await.unwrap(), [2]);
     assert!(store.feed(ShardId(1), 0, 10).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_store_is_the_same_incarnation_at_every_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = || crate::StoreConfig::new(format!("surrealkv://{}", dir.path().display()));
+    let store = SurrealStore::open(config()).await.unwrap();
+    let number = store.incarnation().await.unwrap();
+    assert_eq!(store.incarnation().await.unwrap(), number);
+    store.close().await.unwrap();
+    drop(store);
+    let store = SurrealStore::open(config()).await.unwrap();
+    assert_eq!(store.incarnation().await.unwrap(), number);
+    assert_ne!(memory().await.incarnation().await.unwrap(), number);
+    store.close().await.unwrap();
+}
