@@ -134,8 +134,8 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let tokens = tokens::all(&mut reader, &root, &file);
     let is_open = tokens.is_empty();
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
-    let events = sections::events(fixed(&mut reader, &root, "events"));
-    sections::check_subscriptions(&reader, &events, &server, &mut warnings);
+    let mut events = sections::events(fixed(&mut reader, &root, "events"));
+    sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
     let patterns = streams::patterns(&mut reader, &root);
     let relays = streams::relays(&mut reader, &root, &transports);
     let participants = participants(&mut reader, &root, &known);

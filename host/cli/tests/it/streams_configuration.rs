@@ -32,7 +32,10 @@ fn relay(toml: &str) -> RelayPlan {
 #[test]
 fn a_host_has_streams_with_their_defaults_when_nothing_is_written() {
     let config = loaded("");
-    assert_eq!(config.streams, StreamsSettings::default());
+    let normal = EventsSettings::default();
+    // Three quarters of 4,096 connections.
+    let events = EventsSettings { subscriptions_max: 3_072, ..normal };
+    assert_eq!(config.streams, StreamsSettings { events, ..StreamsSettings::default() });
     assert_eq!(config.warnings, Vec::<String>::new());
     let events = EventsSettings::default();
     assert_eq!((events.live_entries, events.live_bytes, events.live_bytes_total), (1_024, 4 << 20, 32 << 20));
@@ -174,7 +177,11 @@ fn what_can_not_be_is_refused_with_its_reason() {
 }
 
 #[test]
-fn more_subscriptions_than_connections_allow_are_warned_of_if_somebody_asked_for_them() {
+fn subscriptions_leave_a_quarter_of_the_connections_and_who_asked_for_more_is_warned() {
+    let most = |toml: &str| loaded(toml).streams.events.subscriptions_max;
+    assert_eq!(most("[server]\nmax_connections = 1000\n"), 750);
+    assert_eq!(most("[server]\nmax_connections = 100_000\n"), 10_000);
+    assert_eq!(most("[events]\nsubscriptions_max = 20\n"), 20);
     let warned = |toml: &str| loaded(toml).warnings.iter().any(|warning| warning.contains("three quarters"));
     assert!(warned("[events]\nsubscriptions_max = 4000\n"));
     assert!(!warned("[events]\nsubscriptions_max = 3000\n") && !warned(""));

@@ -62,10 +62,10 @@ fn within(section: &mut Section<'_, '_>, one: (&str, u64), all: (&str, u64)) {
     section.refuse(one.0, &set, all);
 }
 
-/// Warns of more subscriptions than this host can have, if somebody asked for them.
-pub fn check_subscriptions(
+/// Leaves connections for other requests, and warns if somebody asked for more subscriptions than that.
+pub fn bound_subscriptions(
     reader: &Reader<'_>,
-    events: &EventsSettings,
+    events: &mut EventsSettings,
     server: &ServerSettings,
     warnings: &mut Vec<String>,
 ) {
@@ -78,4 +78,5 @@ pub fn check_subscriptions(
             events.subscriptions_max, server.max_connections
         ));
     }
+    events.subscriptions_max = events.subscriptions_max.min(usize_of(most.max(1)));
 }

@@ -24,7 +24,7 @@ use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, 
 use super::reader::Section;
 
 pub use consumer::{ReadConsumer, Tables, consumer};
-pub use events::{check_subscriptions, events};
+pub use events::{bound_subscriptions, events};
 pub use idempotency::idempotency;
 pub use inbox::{check_dedup_window, inbox};
 pub use outbox::outbox;
