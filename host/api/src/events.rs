@@ -1,7 +1,6 @@
 //! Events of streams: as they are appended, and what is answered. As they are read they are
 //! [`EnvelopeJson`](waybill_core::streams::wire::EnvelopeJson)s.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -177,6 +176,8 @@ impl From<Appended> for AppendedView {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use serde_json::{Value, json};
     use waybill_core::ids::Tenant;
