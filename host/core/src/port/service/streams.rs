@@ -373,6 +373,9 @@ pub enum StreamError {
     Exact(#[from] ExactRefusal),
     #[error("event id {id} was used before with other content: choose another id, or send exactly the same again")]
     IdTaken { id: EventId },
+    /// An append goes into one commit, or not at all.
+    #[error("the append has {bytes} bytes with all its events, at most {bytes_max} are taken at once: split it")]
+    AppendTooLarge { bytes: usize, bytes_max: usize },
     #[error(transparent)]
     Read(#[from] PageError),
     /// Something that a reader of many streams should have had next is gone.
@@ -408,6 +411,7 @@ impl StreamError {
             Self::Exact(ExactRefusal::IdTaken { .. }) | Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
             Self::Exact(ExactRefusal::Empty) | Self::ImportOrder { .. } => Code::SCHEMA_VALIDATION_FAILED,
             Self::Exact(ExactRefusal::Full { .. }) => Code::STREAM_FULL,
+            Self::AppendTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
             Self::Read(PageError::Expired { .. }) | Self::Expired => Code::EVENT_CURSOR_EXPIRED,
             Self::Read(PageError::Ahead { .. }) => Code::EVENT_CURSOR_AHEAD,
             Self::Read(PageError::Unreadable { .. }) | Self::Unreadable(_) => Code::STORAGE_CORRUPT,
@@ -425,7 +429,7 @@ pub trait StreamService: Send + Sync + 'static {
     async fn append(&self, request: AppendRequest) -> Result<Appended, ServiceError>;
     /// Imports a part of a stream that is kept elsewhere, with its numbers, ids and times: into a stream that has never had an event, or
     /// behind the part that was imported before.
-    async fn import(&self, stream: &StreamKey, events: Vec<ImportEvent>) -> Result<StreamActed, ServiceError>;
+    async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Result<StreamActed, ServiceError>;
 
     /// A page of a stream after a number; none = from the earliest that is kept. `limit` 0 = `events.replay_max_batch`. A stream that
     /// never had an event isn't found.
