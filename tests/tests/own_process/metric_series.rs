@@ -147,6 +147,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         approvals: None,
         idempotency: engine.idempotency(),
         inbound: None,
+        streams: None,
         configuration: None,
         plugins: None,
         auth: None,

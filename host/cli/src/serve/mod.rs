@@ -137,6 +137,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         approvals,
         idempotency: engine.idempotency(),
         inbound: engine.inbound(),
+        streams: engine.streams(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
         auth,

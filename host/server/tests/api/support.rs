@@ -26,6 +26,7 @@ use waybill_testkit::memory_host::{EngineConfig, InMemoryHost, message};
 
 use crate::configuration::FixedConfiguration;
 use crate::fake_inbound::FakeInbound;
+use crate::fake_streams::FakeStreams;
 use crate::hindrance::{Hindered, Hindrance};
 
 /// What the host's clock says. No test runs that late: what the host says to last, lasts by the machine's clock too.
@@ -163,6 +164,7 @@ pub fn parts(
         idempotency: hindered,
         sagas: Some(host.sagas.clone()),
         inbound: Some(hindrance.inbound.clone()),
+        streams: Some(hindrance.streams.clone()),
         approvals: Some(links(&[7; 32])),
         plugins: Some(host.plugins.clone()),
         configuration: Some(Arc::new(FixedConfiguration)),
@@ -199,6 +201,10 @@ impl Api {
     /// The inbox beside the host.
     pub fn inbound(&self) -> &FakeInbound {
         &self.hindrance.inbound
+    }
+    /// The event streams beside the host.
+    pub fn streams(&self) -> &FakeStreams {
+        &self.hindrance.streams
     }
     pub async fn send(&self, request: Request<Body>) -> Answer {
         send(&self.router, request).await
@@ -243,6 +249,11 @@ pub fn put(path: &str, body: impl Into<Body>) -> Request<Body> {
         .header("content-type", "application/wasm")
         .body(body.into())
         .unwrap()
+}
+
+/// A request that takes something away.
+pub fn delete(path: &str) -> Request<Body> {
+    Request::delete(path).header("host", "localhost:7070").body(Body::empty()).unwrap()
 }
 
 /// The request with one more header.
