@@ -5,6 +5,7 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use waybill_core::streams::wire::EnvelopeJson;
@@ -63,6 +64,13 @@ struct Part {
     /// Events in all, and the number of the last one.
     count: u64,
     last: u64,
+}
+
+/// What the host is asked to import.
+#[derive(Serialize)]
+struct Request<'a> {
+    events: Vec<Box<RawValue>>,
+    reason: &'a str,
 }
 
 /// Tenant, if the event names one, and name.
@@ -186,12 +194,7 @@ impl Parts {
         let events = std::mem::take(&mut part.events);
         self.waiting = self.waiting.saturating_sub(std::mem::take(&mut part.bytes));
         let count = events.len() as u64;
-        #[derive(serde::Serialize)]
-        struct Body<'a> {
-            events: Vec<Box<RawValue>>,
-            reason: &'a str,
-        }
-        let body = Body { events, reason: args.reason.as_deref().unwrap_or_default() };
+        let body = Request { events, reason: args.reason.as_deref().unwrap_or_default() };
         let body = serde_json::to_vec(&body)
             .map_err(|error| CliError::usage(error.to_string(), "correct the events of the file"))?;
         let (tenant, name) = which;
