@@ -173,7 +173,7 @@ pub enum Start {
     Latest,
     /// Behind these numbers; streams that aren't here begin with the earliest. For named streams only.
     Positions(BTreeMap<StreamName, u64>),
-    /// Behind an [`EventPiece::cursor`].
+    /// Behind the [`EventPiece::cursor`] of an event.
     Cursor(String),
 }
 
@@ -256,7 +256,7 @@ pub struct StreamAct {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayState {
     Running,
-    /// By an operator.
+    /// An operator had it pause.
     Paused,
     /// A refusal or an overtaken range stopped it, as its settings say.
     Stopped,
@@ -325,7 +325,7 @@ pub struct RelayStreamView {
 /// Where a relay goes on in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekTo {
-    /// After this number.
+    /// With the event that follows this number.
     After(u64),
     /// With the earliest that is kept.
     Earliest,
