@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<StaticTokens>,
     pub limits: Limits,
+    /// Origins whose pages may subscribe.
+    pub cors_origins: Vec<String>,
     /// How what is said is kept from others on the way.
     pub encryption: Encryption,
     pub requests: Places,

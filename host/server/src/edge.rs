@@ -160,7 +160,8 @@ impl From<Problem> for Refused {
 fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused> {
     let principal = match &app.auth {
         None => {
-            check_names(request.method(), request.uri(), request.headers(), &app.encryption)?;
+            let pages = if is_subscription(request) { &*app.cors_origins } else { &[] };
+            check_names(request.method(), request.uri(), request.headers(), &app.encryption, pages)?;
             Some(app.local.clone())
         }
         Some(auth) => match token(request.headers()) {

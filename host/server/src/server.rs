@@ -52,6 +52,8 @@ pub struct Parts {
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<StaticTokens>,
+    /// Origins whose pages may subscribe, as browsers write them, e.g. `https://shop.example`.
+    pub cors_origins: Vec<String>,
     /// What keeps tokens and messages from being read on their way.
     pub encryption: Encryption,
     pub limits: Limits,
@@ -100,6 +102,7 @@ impl Server {
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,
+            cors_origins: parts.cors_origins,
             encryption: parts.encryption,
             limits: parts.limits,
             metrics: parts.metrics,

@@ -92,6 +92,8 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// A proxy in front speaks TLS, and nobody else reaches the address.
     pub behind_tls_proxy: bool,
+    /// Origins whose pages may subscribe to events.
+    pub cors_origins: Vec<String>,
     /// `[server.tls]`; none = in clear text.
     pub tls: Option<TlsSettings>,
     /// Time for one request, its body included.

@@ -140,6 +140,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         streams: engine.streams(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(fleet, Arc::clone(&trail)))),
+        cors_origins: config.server.cors_origins.clone(),
         auth,
         encryption,
         limits: limits(&config.server),

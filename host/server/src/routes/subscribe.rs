@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use waybill_api::streams::{Ticket, TicketRequest};
 use waybill_core::port::service::streams::{Start, SubscribeRequest, Subscribed};
 use waybill_core::streams::access::StreamRight;
@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::body;
 use crate::caller::{Caller, now};
 use crate::limits::{CURSOR_BYTES_MAX, TICKET_TIME};
+use crate::listen::named_page;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 use crate::progress::Cutter;
@@ -55,7 +56,12 @@ pub(crate) async fn subscribe(
     let draining = app.draining.subscribe();
     let subscription = service(&app)?.subscribe(SubscribeRequest { tenant, what, start, replay_events: 0 }).await?;
     let cutter = request.extensions().get::<Cutter>().cloned();
-    Ok(Feed { subscription, principal: caller.0, tells_start, draining, cutter, place }.answer())
+    let mut answer = Feed { subscription, principal: caller.0, tells_start, draining, cutter, place }.answer();
+    if let Some(page) = named_page(request.headers(), &app.cors_origins) {
+        answer.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page.clone());
+        answer.headers_mut().insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+    Ok(answer)
 }
 
 /// What a selector names. Streams that are named have to be the caller's to read; of many, what isn't is left out.
@@ -104,5 +110,5 @@ pub(crate) async fn ticket(State(app): State<App>, caller: Caller, request: Requ
     let expires_at = UnixMillis(now().0.saturating_add(time));
     let ticket = subscribe::ticket(&app, &caller.0, &tenant, &asked.selector)?;
     let (selector, tenant) = (asked.selector, tenant.to_string());
-    json(http::StatusCode::CREATED, &Ticket { ticket, selector, tenant, expires_at: expires_at.into() })
+    json(StatusCode::CREATED, &Ticket { ticket, selector, tenant, expires_at: expires_at.into() })
 }

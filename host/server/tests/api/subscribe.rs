@@ -212,6 +212,29 @@ async fn a_ticket_gives_no_right_that_its_owner_has_not() {
     assert_eq!(api.send(ask(r#"{"selector":"task"}"#)).await.problem().0, 400);
 }
 
+#[tokio::test]
+async fn a_page_of_a_named_origin_may_subscribe_and_do_nothing_else() {
+    let from = |request, origin| with(with(request, "origin", origin), "sec-fetch-site", "cross-site");
+    for tokens in [None, Some(vec![reader()])] {
+        let is_open = tokens.is_none();
+        let api = Api::with(tokens, Limits::default()).await;
+        let address = match is_open {
+            true => "/v1/subscribe?selector=prefix:".to_owned(),
+            false => format!("/v1/subscribe?selector=prefix:&ticket={}", ticket(&api, "prefix:").await),
+        };
+        let answer = api.send(from(get(&address), "https://shop.example")).await;
+        assert_eq!(
+            (answer.status, answer.header("access-control-allow-origin")),
+            (StatusCode::OK, "https://shop.example")
+        );
+        assert_eq!(answer.header("vary"), "origin");
+        let other = api.send(from(get(&address), "https://other.example")).await;
+        assert!(other.status.is_client_error() && other.header("access-control-allow-origin").is_empty(), "{other:?}");
+        let list = api.send(from(get("/v1/streams"), "https://shop.example")).await;
+        assert!(list.status.is_client_error(), "{list:?}");
+    }
+}
+
 /// Reads from a connection until this text has come.
 async fn until(stream: &mut TcpStream, text: &str) -> String {
     let mut read = Vec::new();

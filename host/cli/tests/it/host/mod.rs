@@ -165,6 +165,7 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         streams: None,
         approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
         plugins: Some(memory.plugins.clone()),
+        cors_origins: Vec::new(),
         auth,
         encryption: Encryption::None,
         limits: Limits::default(),
