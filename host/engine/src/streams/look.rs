@@ -47,7 +47,9 @@ impl Actor {
             return;
         }
         let wants_pass = self.wants_pass();
+        // Within a pass nothing else is built: what joins it has to wait for all of it.
         if (self.is_upkeep_next || !wants_pass)
+            && !self.is_pass_open
             && let Some(ask) = self.next_upkeep(now)
         {
             self.is_upkeep_next = false;
@@ -60,7 +62,8 @@ impl Actor {
     }
 
     fn wants_pass(&self) -> bool {
-        self.door.is_due(self.shared.bell())
+        self.is_pass_open
+            || self.door.is_due(self.shared.bell())
             || self.owner.has_waiting()
             || self.relays.iter().any(|relay| relay.is_checkpoint_due())
             || self.owner.relays().iter().any(|relay| !relay.seeks_wanted().is_empty())
@@ -76,6 +79,7 @@ impl Actor {
         let bell = self.shared.bell();
         let is_clean = self.door.is_clean(bell);
         let Some(query) = self.owner.plan(is_clean) else { return };
+        self.is_pass_open = true;
         let seeks: Vec<(RelayName, StreamKey)> = self
             .owner
             .relays()

@@ -111,7 +111,7 @@ impl State {
 
 impl Rings {
     /// Joins the readers of a ring; `wake` is rung with each entry.
-    pub fn join(shared: &Arc<super::Shared>, of: RingOf, wake: &Arc<Notify>, settings: &EventsSettings) -> Seat {
+    pub(super) fn join(shared: &Arc<super::Shared>, of: RingOf, wake: &Arc<Notify>, settings: &EventsSettings) -> Seat {
         let mut state = shared.rings.state.lock();
         state.next_reader += 1;
         state.bytes_total = settings.live_bytes_total;
