@@ -216,7 +216,8 @@ impl StreamOwner {
             }
             self.planned.insert(direct.ticket);
             let stream = &direct.append.stream;
-            if self.heads.get(stream).is_none() {
+            // What the feed has yet to name of it has to be read, too.
+            if self.heads.get(stream).is_none_or(|known| known.rest.named_to(&known.head) < known.head.last) {
                 streams.insert(stream.clone());
             }
             let indexed = direct.append.events.iter().filter(|event| event.is_indexed);

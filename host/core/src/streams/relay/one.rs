@@ -318,8 +318,9 @@ impl Relay {
         match unsettled {
             _ if !rules.kept(Rule::MarkWaits) => u64::MAX,
             Some(pos) => since.max(pos.saturating_sub(1)),
-            // All that was named is settled. What was named since comes by the feed.
-            None if upto >= named_to => u64::MAX,
+            // All that was named is settled. What was named since comes by the feed. A window that wasn't read says nothing: behind a seek
+            // it isn't known yet what was named.
+            None if upto >= named_to && !window.is_some_and(Window::is_fresh) => u64::MAX,
             // Nothing of it is in memory, perhaps because nothing of it is left: its checkpoint doesn't say so yet.
             None if !rules.kept(Rule::MarkWaitsForTrimmed) => u64::MAX,
             None => since,

@@ -68,8 +68,7 @@ pub(super) struct Window {
     covered: u64,
     /// Nothing was read yet.
     is_fresh: bool,
-    /// Up to here it was overtaken, and that isn't recorded yet.
-    lost_to: u64,
+    /// Ranges that were overtaken, and that isn't recorded yet.
     overtaken: Vec<Overtaken>,
     acknowledged: BTreeSet<u64>,
     refused: BTreeMap<u64, Refusal>,
@@ -88,7 +87,6 @@ impl Window {
             events: BTreeMap::new(),
             bytes: 0,
             is_fresh: true,
-            lost_to: 0,
             overtaken: Vec::new(),
             acknowledged: BTreeSet::new(),
             refused: BTreeMap::new(),
@@ -135,7 +133,7 @@ impl Window {
             && self.acknowledged.is_empty()
             && self.refused.is_empty()
             && self.seek.is_none()
-            && self.lost_to <= self.checkpoint.upto
+            && self.overtaken.is_empty()
     }
 
     fn is_settled(&self, seq: u64) -> bool {
@@ -171,24 +169,20 @@ impl Window {
         overtaken
     }
 
-    /// Retention went further than what is settled.
+    /// Retention took what wasn't read yet. What is in memory is sent all the same.
     fn overtake(&mut self, slice: &StreamSlice, rules: Rules) -> Option<Overtaken> {
-        let (settled, first) = (self.run_end().max(self.lost_to), slice.rest.first);
-        if first <= settled + 1 || !rules.kept(Rule::NotOverTrimmed) {
+        let first = slice.rest.first;
+        if first <= self.covered + 1 || !rules.kept(Rule::NotOverTrimmed) {
             return None;
         }
-        let overtaken = Overtaken { from: settled + 1, to: first - 1 };
-        self.lost_to = overtaken.to;
-        self.covered = self.covered.max(overtaken.to);
+        let overtaken = Overtaken { from: self.covered + 1, to: first - 1 };
+        self.covered = overtaken.to;
         self.overtaken.push(overtaken);
-        let kept = self.events.split_off(&first);
-        self.events = kept;
-        self.bytes = self.events.values().map(|event| event.packed.len()).sum();
-        self.again = self.again.split_off(&first);
         Some(overtaken)
     }
 
-    /// The longest settled run from the checkpoint on. It goes over what compaction took, which is covered and not there.
+    /// The longest settled run from the checkpoint on. It goes over what is covered and not there: compaction took it, or retention did,
+    /// aloud.
     fn run_end(&self) -> u64 {
         self.events.keys().find(|seq| !self.is_settled(**seq)).map_or(self.covered, |seq| seq - 1)
     }
@@ -238,7 +232,7 @@ impl Window {
             return false;
         }
         if self.checkpoint.covers(seq) {
-            // It was overtaken while it was under way.
+            // A checkpoint that went too far, in a mutation of the model.
             return true;
         }
         match outcome {
@@ -291,7 +285,7 @@ impl Window {
         let mut done: BTreeSet<u64> = self.checkpoint.done.union(&took).copied().collect();
         let run_end =
             if rules.kept(Rule::LongestSettledRun) { self.run_end() } else { done.last().copied().unwrap_or(0) };
-        let upto = self.checkpoint.upto.max(self.lost_to).max(run_end);
+        let upto = self.checkpoint.upto.max(run_end);
         done = done.split_off(&(upto + 1));
         let checkpoint = Checkpoint { upto, done, generation: self.checkpoint.generation };
         (checkpoint != self.checkpoint).then(|| self.written(stream, checkpoint, took))
