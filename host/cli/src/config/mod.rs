@@ -29,3 +29,4 @@ pub use model::{
     AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
     PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
 };
+pub use streams::broker_of;

@@ -1,8 +1,9 @@
 //! `[[stream]]` and `[relay.NAME]`, each of which there may be several of.
 
 use waybill_core::document::{Table, Value};
-use waybill_core::endpoint::EndpointSettings;
+use waybill_core::endpoint::{EndpointSettings, PluginRef};
 use waybill_core::streams::settings::{PatternSettings, RelayPlan};
+use waybill_core::streams::wire::Broker;
 use waybill_core::suggest::nearest;
 
 use super::load::{table_of, tables_of};
@@ -59,6 +60,14 @@ pub fn relays<'d>(reader: &mut Reader<'d>, root: &'d Table, transports: &[Endpoi
         relays.extend(sections::relay(section, &entry.name, in_flight, transports));
     }
     relays
+}
+
+/// What a transport speaks, by its plugin.
+pub fn broker_of(transport: &EndpointSettings) -> Broker {
+    match &transport.plugin {
+        PluginRef::Bundled(plugin) => Broker::of_bundled(plugin),
+        PluginRef::File(_) => Broker::Other,
+    }
 }
 
 /// Transports that relays name, before these are read: they get something to send without a route.

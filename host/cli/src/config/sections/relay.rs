@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use waybill_core::endpoint::{EndpointSettings, PluginRef};
+use waybill_core::endpoint::EndpointSettings;
 use waybill_core::ids::RelayName;
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::port::workers::EXTERNAL;
@@ -20,6 +20,7 @@ use super::{u32_of, usize_of};
 use crate::config::kinds::Set;
 use crate::config::problem::Problem;
 use crate::config::reader::Section;
+use crate::config::streams::broker_of;
 
 /// Most events that may be under way.
 const IN_FLIGHT_MAX: u64 = 100_000;
@@ -109,14 +110,6 @@ fn found<'t>(
     };
     section.refuse("transport", written, cause);
     None
-}
-
-/// What a transport speaks, by its plugin.
-fn broker_of(transport: &EndpointSettings) -> Broker {
-    match &transport.plugin {
-        PluginRef::Bundled(plugin) => Broker::of_bundled(plugin),
-        PluginRef::File(_) => Broker::Other,
-    }
 }
 
 /// Whether the transport knows where events go: by what is written, else by what is usual for it.
