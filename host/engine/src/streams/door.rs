@@ -65,3 +65,38 @@ impl DoorTimes {
         self.goes_on = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_doorstep_is_looked_at_when_the_bell_rings_and_once_more_for_what_came_late() {
+        let mut door = DoorTimes::new(None);
+        assert!(door.is_due(0) && !door.is_clean(0));
+        door.looked(0, true);
+        assert!(door.is_clean(0) && door.is_due(1));
+        tokio::time::advance(LATE_WINDOW).await;
+        assert!(door.is_due(0), "a commit that was given up may have landed");
+        door.looked(0, true);
+        tokio::time::advance(QUIET_EVERY - Duration::from_secs(1)).await;
+        assert!(door.is_clean(0));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(door.is_due(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_found_or_given_back_is_looked_for_at_once_and_others_by_and_by() {
+        let mut door = DoorTimes::new(Some(Duration::from_millis(250)));
+        door.looked(3, false);
+        assert!(door.is_due(3));
+        door.looked(3, true);
+        assert!(!door.is_due(3) && door.is_due(4));
+        assert!(!DoorTimes::is_clean(&door, 3), "another host may have left something");
+        tokio::time::advance(Duration::from_millis(250)).await;
+        assert!(door.is_due(3));
+        door.looked(3, true);
+        door.look_again();
+        assert!(door.is_due(3));
+    }
+}
