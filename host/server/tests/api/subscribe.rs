@@ -169,7 +169,7 @@ async fn subscriptions_take_no_place_of_requests_and_have_a_bound_of_their_own()
     assert_eq!(api.send(subscribe()).await.problem(), (429, "HTTP.SHARE".into()));
     assert_eq!(api.send(with(get("/v1/messages"), "authorization", "Bearer a")).await.status, 200);
     held.pop();
-    open(&api, subscribe()).await;
+    held.push(open(&api, subscribe()).await);
 }
 
 async fn ticket(api: &Api, selector: &str) -> String {
