@@ -199,7 +199,7 @@ impl Parts {
             .map_err(|error| CliError::usage(error.to_string(), "correct the events of the file"))?;
         let (tenant, name) = which;
         let query = lists::tenant_query(tenant.as_deref().or(args.tenant.as_deref()));
-        let path = ["v1", "streams", name, "import"];
+        let path = ["v1", "streams", name.as_str(), "import"];
         let answer = context.client.post_bytes(&path, &query, "application/json", body).await?;
         answer.need("last_seq", Value::as_u64)?;
         self.imported += count;
