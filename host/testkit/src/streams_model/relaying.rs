@@ -5,7 +5,6 @@ use waybill_core::port::stream_store::ShardOf;
 use waybill_core::streams::relay::{FeedTaken, RelaySend};
 
 use super::broker::Sent;
-use super::events::Seen;
 use super::setup::{SHARDS, STREAMS};
 use super::world::World;
 
@@ -107,11 +106,6 @@ impl World {
             let seq = send.seq;
             return self.ledger.violation(format!("PHANTOM the relay sent {seq} of stream {stream}"));
         };
-        debug_assert_eq!(
-            Seen::of(&waybill_core::streams::chunk::StoredEvent { seq: send.seq, pos: 0, packed: send.packed.clone() })
-                .resource,
-            resource
-        );
         let now = self.now;
         let lands = now + 1 + if self.rng.one_in(8) { self.rng.below(90) } else { self.rng.below(5) };
         let answers = lands + 1 + self.rng.below(6);
