@@ -77,14 +77,14 @@ async fn act(cut: &Cut, which: &Which, context: &mut Context<'_>) -> Result<(), 
     if which.dry_run || !which.yes {
         let plan = ask(cut, which, context, true).await?;
         if which.dry_run {
-            return told(which, context, &plan);
+            return report(which, context, &plan);
         }
         let events = number(plan.need("events", Value::as_u64)?, "event", "events");
         let what = format!("take {events} away from {}", which.name);
         context.term.confirm(&what, &format!("{what}?"), DRY_RUN_FIRST)?;
     }
     let done = ask(cut, which, context, false).await?;
-    told(which, context, &done)
+    report(which, context, &done)
 }
 
 async fn ask(cut: &Cut, which: &Which, context: &Context<'_>, dry_run: bool) -> Result<Answer, CliError> {
@@ -107,7 +107,7 @@ async fn ask(cut: &Cut, which: &Which, context: &Context<'_>, dry_run: bool) -> 
     Ok(answer)
 }
 
-fn told(which: &Which, context: &mut Context<'_>, answer: &Answer) -> Result<(), CliError> {
+fn report(which: &Which, context: &mut Context<'_>, answer: &Answer) -> Result<(), CliError> {
     let item = &answer.body;
     let events = item.get("events").and_then(Value::as_u64).unwrap_or_default();
     let verb = if which.dry_run { "would go" } else { "went" };
