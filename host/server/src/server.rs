@@ -34,6 +34,11 @@ pub use crate::run::Drained;
 use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
 
+/// How many of so many connections may be subscriptions, as `events.subscriptions_max` is bounded by, too: one at least.
+fn subscriptions_max(connections_max: usize) -> usize {
+    (connections_max.saturating_mul(SUBSCRIPTIONS_SHARE - 1) / SUBSCRIPTIONS_SHARE).max(1)
+}
+
 /// What a server is made of.
 pub struct Parts {
     pub service: Arc<dyn OutboxService>,
@@ -89,7 +94,7 @@ impl Server {
             bodies: Places::new(parts.limits.bodies_bytes_max / 1024),
             transactions: Places::new(TRANSACTIONS_MAX),
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
-            subscriptions: Places::new(parts.limits.connections_max / SUBSCRIPTIONS_SHARE * (SUBSCRIPTIONS_SHARE - 1)),
+            subscriptions: Places::new(subscriptions_max(parts.limits.connections_max)),
             tickets: Tickets::new(),
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
