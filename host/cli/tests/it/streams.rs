@@ -137,11 +137,17 @@ fn a_file_is_imported_stream_by_stream_with_its_numbers() {
     let done = ask(&host, &["stream", "import", "-", "--reason", "old", "-o", "ids"]).input(&mixed).run();
     assert_eq!((done.exit, done.out.as_str()), (Exit::Done, "a\nb\n"), "{done:?}");
     assert_eq!(streams.calls(), ["import default/a [1, 2] [old]", "import default/b [1] [old]"]);
-    for (lines, words) in [(event("a", 2), "where 1 comes next"), ("{}".to_owned(), "stdin:1")] {
+    let gap = [event("a", 2), event("a", 4)].join("\n");
+    for (lines, words) in
+        [(gap, "where 3 comes next"), (event("a", 0), "where 1 comes next"), ("{}".to_owned(), "stdin:1")]
+    {
         let bad = ask(&host, &["stream", "import", "-"]).input(&lines).run();
         assert!(bad.exit == Exit::Usage && bad.err.contains(words), "{bad:?}");
     }
     assert!(streams.calls().is_empty());
+    let later = ask(&host, &["stream", "import", "-"]).input(&event("a", 3)).run();
+    assert_eq!(later.exit, Exit::Done, "one that broke off goes on: {later:?}");
+    assert_eq!(streams.calls(), ["import default/a [3] []"]);
 }
 
 #[test]
