@@ -209,7 +209,8 @@ impl StreamOwner {
         };
         self.planned.clear();
         let (mut events, mut streams) = (0, BTreeSet::new());
-        for direct in self.door.waiting() {
+        // Those of a stream whose turn it isn't would take the room of the others, and not go.
+        for direct in self.door.waiting().filter(|direct| self.turn.takes(&direct.append.stream)) {
             events += direct.append.events.len();
             if events > self.events_max && !self.planned.is_empty() {
                 break;

@@ -204,6 +204,22 @@ fn a_stream_whose_head_moved_goes_alone_and_holds_no_neighbour() {
 }
 
 #[test]
+fn direct_appends_to_a_stream_that_moved_leave_their_room_to_the_others() {
+    let config = OwnerConfig { commit_events: 1, ..OwnerConfig::new(ShardId(0), 1, TTL) };
+    let mut owner = StreamOwner::new(config, StreamShardRecord::default(), Relays::default(), Monotonic::default());
+    owner.append(Ticket(1), Arc::new(append("a", &["x"])));
+    owner.append(Ticket(2), Arc::new(append("b", &["y"])));
+    // Everybody, and then a by itself: it moves each time.
+    for last in 1..3 {
+        assert_eq!(owner.plan(false).unwrap().streams, [stream("a")]);
+        let built = owner.build(found(vec![], &[("a", last - 1)]), Extras::default(), now(), 77);
+        assert_eq!(built.commit.unwrap().heads, [(stream("a"), last - 1)]);
+        assert!(owner.take_committed(Ok(StreamCommitted::Moved(vec![(stream("a"), last)]))).is_none());
+    }
+    assert_eq!(owner.plan(false).unwrap().streams, [stream("b")]);
+}
+
+#[test]
 fn an_unknown_commit_is_given_up_behind_a_barrier_and_not_before() {
     let mut owner = owner();
     owner.append(Ticket(1), Arc::new(append("a", &["d"])));
