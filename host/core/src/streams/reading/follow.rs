@@ -261,7 +261,8 @@ impl FeedReader {
         };
         let parts = slice.record.parts.iter().zip(&slice.parts).enumerate();
         let parts = parts.map(|(place, (part, (rest, chunks)))| {
-            let events = self.whole(rest, part.from).then(|| events_of(chunks, part.from, part.to)).flatten();
+            let is_whole = self.whole(rest, part.from);
+            let events = if is_whole { events_of(chunks, part.from, part.to) } else { Err(Restart::Expired) };
             (place, &part.stream, events)
         });
         let parts: Vec<_> = parts.collect();
@@ -291,7 +292,8 @@ impl FeedReader {
             self.fills = Some((entry.shard, had + 1));
         } else {
             self.ring_place += 1;
-            let parts = entry.parts.iter().map(|(place, part)| (*place, &part.stream, part.events.clone()));
+            let parts = entry.parts.iter();
+            let parts = parts.map(|(place, part)| (*place, &part.stream, part.events.clone().ok_or(Restart::Expired)));
             let parts: Vec<_> = parts.collect();
             return self.take_record(entry.shard, entry.pos, parts);
         }
@@ -302,7 +304,7 @@ impl FeedReader {
         &mut self,
         shard: ShardId,
         number: u64,
-        parts: Vec<(usize, &StreamKey, Option<Vec<StoredEvent>>)>,
+        parts: Vec<(usize, &StreamKey, Result<Vec<StoredEvent>, Restart>)>,
     ) -> Followed {
         let Some(Place::Feed { pos, part: had }) = &self.place else { return Ok(()) };
         let had = had.filter(|had| had.0 == shard.0);
@@ -313,8 +315,7 @@ impl FeedReader {
             if !wanted || had.is_some_and(|had| place < had.1) {
                 continue;
             }
-            let Some(events) = events else { return Err(Restart::Expired) };
-            for event in events {
+            for event in events? {
                 let had_it = had.is_some_and(|had| place == had.1 && event.seq <= had.2);
                 if !had_it && self.selector.takes(&event) {
                     let behind = Place::Feed { pos: pos.clone(), part: Some((shard.0, place, event.seq)) };
@@ -347,12 +348,12 @@ fn next_record(pos: &[u64], ends: &[u64], within: Option<u16>) -> Option<(ShardI
     Some((ShardId(u16::try_from(shard).ok()?), pos + 1))
 }
 
-/// The events of a range; none where a chunk can't be read.
-fn events_of(chunks: &[StoredChunk], from: u64, to: u64) -> Option<Vec<StoredEvent>> {
+/// The events of a range. A chunk that can't be read isn't one that is gone: who began anew would meet it again.
+fn events_of(chunks: &[StoredChunk], from: u64, to: u64) -> Result<Vec<StoredEvent>, Restart> {
     let mut events = Vec::new();
     for stored in chunks {
-        let chunk = stored.chunk.as_ref().ok()?;
+        let chunk = stored.chunk.as_ref().map_err(|reason| Restart::Unreadable(reason.clone()))?;
         events.extend(chunk.events.iter().filter(|event| (from..=to).contains(&event.seq)).cloned());
     }
-    Some(events)
+    Ok(events)
 }

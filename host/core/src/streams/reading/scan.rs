@@ -64,6 +64,8 @@ pub(super) fn scan(
     for stored in &slice.chunks {
         let chunk = match &stored.chunk {
             Ok(chunk) => chunk,
+            // What is before it is handed on first; the next look begins with it.
+            Err(_) if !scanned.is_empty() => return Ok(scanned),
             Err(reason) => return Err(ScanStop::Unreadable(reason.clone())),
         };
         if position.is_some_and(|position| chunk.from > position) && rules.kept(Rule::CompareCoverage) {

@@ -226,6 +226,30 @@ fn who_finds_the_feed_trimmed_scans_again_for_what_came_between() {
 }
 
 #[test]
+fn a_scan_hands_on_what_is_before_an_unreadable_chunk_and_a_feed_tells_it_from_one_that_is_gone() {
+    let ring = Ring::default();
+    let bad = |last| StoredChunk { last, chunk: Err("cut".into()) };
+    let mut reader = feed_reader();
+    reader.wants(&ring);
+    reader.take_ends(vec![20]);
+    reader.wants(&ring);
+    reader.take_scan(Some((stream("a").name, slice(1, 2, vec![chunk(0, 1, &[1]), bad(2)])))).unwrap();
+    assert_eq!(drain(&mut reader), [1]);
+    let FeedWants::Scan(query) = reader.wants(&ring) else { panic!("no scan") };
+    assert_eq!(query.from, ScanFrom::Within(stream("a").name, 1));
+    let followed = reader.take_scan(Some((stream("a").name, slice(1, 2, vec![bad(2)]))));
+    assert_eq!(followed, Err(Restart::Unreadable("cut".into())));
+
+    let mut reader = scanned(&ring);
+    reader.wants(&ring);
+    reader.take_ends(vec![21]);
+    reader.wants(&ring);
+    let mut found = feed_slice(21, 3, 4, 1);
+    found.parts[0].1 = vec![bad(4)];
+    assert_eq!(reader.take_feed(Some(found)), Err(Restart::Unreadable("cut".into())));
+}
+
+#[test]
 fn a_selector_takes_what_it_names() {
     let packed = crate::streams::fixtures::new_event("x").packed;
     let event = StoredEvent { seq: 1, pos: 1, packed };
