@@ -77,8 +77,9 @@ impl<'t> Snapshot<'t> {
         let head = match head {
             Read::There(head) => head,
             Read::Missing | Read::Unreadable => {
-                let last = found.last.max(rest.first.saturating_sub(1));
-                StreamHead { last, fed: found.fed, bytes: found.bytes }
+                let gone = rest.first.saturating_sub(1);
+                // Only what the feed had named was trimmed: without that a stream of which nothing is left would wait for its names for ever.
+                StreamHead { last: found.last.max(gone), fed: found.fed.max(gone), bytes: found.bytes }
             }
         };
         Ok((head, rest))

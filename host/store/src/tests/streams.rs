@@ -183,11 +183,12 @@ async fn a_head_that_can_not_be_read_gives_no_number_twice() {
 
     // Also where nothing is kept of it, and where the row is gone altogether.
     let delete = [2, 3, 4, 5].map(|key| StreamWrite::DeleteChunk { stream: stream("a"), key });
-    let rest = StreamRest { first: 6, fed: 5, purged: 0, gone: 2 };
+    let rest = StreamRest { first: 6, fed: 0, purged: 0, gone: 2 };
     let put = StreamWrite::PutRest { stream: stream("a"), rest };
     writer.write(&store, delete.into_iter().chain([put]).collect()).await;
     sql(&store, "DELETE stream:['acme', 'a']").await.unwrap();
-    assert_eq!(store.stream_slice(&stream("a"), 0, ALL_BYTES).await.unwrap().head.last, 5);
+    let head = store.stream_slice(&stream("a"), 0, ALL_BYTES).await.unwrap().head;
+    assert_eq!((head.last, head.fed), (5, 5), "what was trimmed had been named, and the next number needs nothing else");
     let refused = store.append_exact(&exact("a", &["x"], 0), T0).await.unwrap().unwrap_err();
     assert_eq!(refused, ExactRefusal::ExpectedSeq { stream: stream("a"), expected: 0, actual: 5 });
     writer.number(&store, &stream("a"), &["six"]).await;
