@@ -94,8 +94,29 @@ async fn pages_of_a_prefix_go_on_where_they_were() {
         cursor = page.next_cursor;
     }
     assert_eq!(ids, ["x-0", "x-1", "x-2", "x-3", "x-4"]);
-    let page = host.streams.read_many(&tenant(), &selector, cursor.as_deref(), 2).await.unwrap();
-    assert!(page.events.is_empty());
+    assert_eq!(cursor, None, "there is nothing else, and whoever goes from page to page stops");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_little_among_much_ends_short_and_goes_on() {
+    let world = World::new();
+    let host = world.start().await;
+    for number in 0..600 {
+        host.append(&format!("task.{number:03}"), &[&format!("x-{number}")]).await;
+    }
+    host.append("task.zzz", &["rare-1"]).await;
+    let selector = Selector::Resource { resource_type: "TASK".into(), id_prefix: "rare".into() };
+    let (mut ids, mut cursor, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = host.streams.read_many(&tenant(), &selector, cursor.as_deref(), 10).await.unwrap();
+        ids.extend(page.events.iter().map(|piece| shown(piece).2));
+        (cursor, pages) = (page.next_cursor, pages + 1);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(ids, ["rare-1"]);
+    assert!(pages > 1, "one request doesn't go through everything");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,8 @@ use super::{Answer, Ask, PIECE_BYTES, Reader, Step, ended};
 
 /// Entries of a ring that are taken before the reader looks at what it has.
 const ENTRIES_AT_ONCE: u64 = 65_536;
+/// Looks at the store for one page: where little is wanted of much, it ends short and its caller goes on.
+const PAGE_READS_MAX: usize = 256;
 
 pub(in crate::streams) struct Many {
     tenant: Tenant,
@@ -168,18 +170,19 @@ pub(in crate::streams) async fn read_many(
     let mut reader = reader_of(shared, tenant, selector, start, limits.bytes).await?;
     // Nobody publishes to it: where it would be live, it is at the end.
     let ring = Ring::default();
-    let (mut events, mut bytes) = (Vec::new(), 0);
-    loop {
+    let (mut events, mut bytes, mut reads) = (Vec::new(), 0, 0);
+    let is_end = loop {
         while events.len() < limits.events && bytes < limits.bytes {
             let Some(piece) = piece(&mut reader) else { break };
             bytes += piece.packed.len();
             events.push(piece);
         }
-        if events.len() >= limits.events || bytes >= limits.bytes {
-            break;
+        if events.len() >= limits.events || bytes >= limits.bytes || reads >= PAGE_READS_MAX {
+            break false;
         }
         match step_of(reader.wants(&ring)) {
             Some(Step::Read(ask)) => {
+                reads += 1;
                 let answer = ask.read(shared).await?;
                 take(&mut reader, answer).map_err(|end| match end {
                     SubscriptionEnd::Failed(error) => error,
@@ -187,10 +190,10 @@ pub(in crate::streams) async fn read_many(
                 })?;
             }
             Some(Step::Again) => {}
-            _ => break,
+            _ => break true,
         }
-    }
-    // The cursor behind the last event, also at the end: whoever follows comes back with it.
-    let next_cursor = reader.token().map(|token| token.text());
+    };
+    // None at the end: whoever reads page after page would never stop. Each event has a cursor to come back with.
+    let next_cursor = reader.token().filter(|_| !is_end).map(|token| token.text());
     Ok(EventsPage { events, next_cursor })
 }
