@@ -18,6 +18,7 @@ use waybill_core::time::{Monotonic, Now, SteadyClock};
 
 use super::callers::Callers;
 use super::door::DoorTimes;
+use super::feed_trim::FeedTrim;
 use super::look::Found;
 use super::mail::{AppendReply, Mail};
 use super::relay::{RelayDriver, RelayRead};
@@ -62,7 +63,7 @@ pub(super) struct Actor {
     /// Calls of transports. They end with the ownership.
     pub tasks: JoinSet<()>,
     pub steady: SteadyClock,
-    pub feed_trimmed_at: Instant,
+    pub feed_trim: FeedTrim,
     ending: Option<Ending>,
     metered_at: Instant,
     counts_told: OwnerCounts,
@@ -98,10 +99,13 @@ impl Actor {
         let config = &shared.context.config;
         let poll = (!config.exclusive).then_some(config.poll_interval);
         let relays = settings.relays.iter().map(|plan| RelayDriver::new(plan, &shared)).collect();
+        // Whether the shard was lost while its streams were taken over is looked at first.
+        let mut condition = outbox.watch();
+        condition.mark_changed();
         Self {
             flight: Flight::begin(&shared.context.commits, &handle.condition, owner.record().token),
             lease: Arc::clone(outbox.lease()),
-            outbox: outbox.watch(),
+            outbox: condition,
             handle,
             owner,
             settings,
@@ -118,7 +122,7 @@ impl Actor {
             relays_rest_until: Instant::now(),
             tasks: JoinSet::new(),
             steady: SteadyClock::default(),
-            feed_trimmed_at: Instant::now(),
+            feed_trim: FeedTrim::new(),
             ending: None,
             metered_at: Instant::now(),
             counts_told: OwnerCounts::default(),
@@ -189,7 +193,7 @@ impl Actor {
             Wake::Mail(None) => return Some(End::Released),
             Wake::Outbox(is_over) => {
                 let condition = self.outbox.borrow_and_update().clone();
-                if is_over || is_elsewhere(&condition) {
+                if is_over || is_elsewhere(&condition, self.owner.record().token) {
                     return Some(End::Lost);
                 }
             }
@@ -304,12 +308,33 @@ impl Drop for Actor {
     }
 }
 
-/// Whether a shard is another host's, or nobody's: then its streams aren't ours either. Its owner's own trouble isn't ours.
-fn is_elsewhere(condition: &Condition) -> bool {
+/// Whether a shard is another host's, or nobody's, or was that since it was owned with this token: then its streams aren't ours either. Its
+/// owner's own trouble isn't ours.
+fn is_elsewhere(condition: &Condition, token: u64) -> bool {
     match condition {
-        Condition::Owning { .. } | Condition::Trouble { owning: true, .. } => false,
+        // Between the two tokens another host may have numbered, and what is known here isn't what is stored.
+        Condition::Owning { token: now } => *now != token,
+        Condition::Trouble { owning: true, .. } => false,
         // Between two ownerships of this host, after a panic: the store's token decides.
         Condition::Starting => false,
         Condition::Observing { .. } | Condition::Trouble { .. } | Condition::Released => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_go_with_the_ownership_that_they_were_taken_over_in() {
+        let error = StoreError::Unavailable("away".to_owned());
+        let trouble = |owning| Condition::Trouble { error: error.clone(), owning };
+        for kept in [Condition::Owning { token: 7 }, trouble(true), Condition::Starting] {
+            assert!(!is_elsewhere(&kept, 7), "{kept:?}");
+        }
+        let other = Condition::Observing { owner: "b".to_owned() };
+        for lost in [Condition::Owning { token: 9 }, trouble(false), other, Condition::Released] {
+            assert!(is_elsewhere(&lost, 7), "{lost:?}");
+        }
     }
 }

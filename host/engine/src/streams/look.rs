@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::time::Instant;
 use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{PassFound, StreamSlice};
@@ -15,14 +14,12 @@ use waybill_core::streams::records::Checkpoint;
 use waybill_core::time::Now;
 
 use super::actor::Actor;
+use super::feed_trim;
 use super::upkeep::UpkeepAsk;
 use crate::commit::Driven;
 
 /// Pause after a look that failed.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(100);
-/// How often old records of the feed are looked for, and how many go at once.
-const FEED_TRIM_EVERY: Duration = Duration::from_secs(60);
-const FEED_TRIM_RECORDS: usize = 10_000;
 
 /// A seek that waits for what is kept of its stream.
 pub(super) type SeekLook = (RelayName, StreamKey, Result<StreamSlice, StoreError>);
@@ -67,7 +64,7 @@ impl Actor {
             || self.owner.has_waiting()
             || self.relays.iter().any(|relay| relay.is_checkpoint_due())
             || self.owner.relays().iter().any(|relay| !relay.seeks_wanted().is_empty())
-            || self.feed_trimmed_at.elapsed() >= FEED_TRIM_EVERY
+            || self.feed_trim.is_due()
     }
 
     /// A drain ends what was begun and takes nothing more of the doorstep than that needs.
@@ -86,9 +83,8 @@ impl Actor {
             .iter()
             .flat_map(|relay| relay.seeks_wanted().into_iter().map(|stream| (relay.name().clone(), stream)))
             .collect();
-        let trims = self.feed_trimmed_at.elapsed() >= FEED_TRIM_EVERY;
-        let before = trims.then(|| {
-            self.feed_trimmed_at = Instant::now();
+        let before = self.feed_trim.is_due().then(|| {
+            self.feed_trim.begins();
             let keep = u64::try_from(self.settings.events.feed_keep.as_millis()).unwrap_or(u64::MAX);
             waybill_core::time::UnixMillis(self.steady.at(now).0.saturating_sub(keep))
         });
@@ -106,7 +102,7 @@ impl Actor {
             let seeks = join_all(looks).await;
             let old = match before {
                 // It is looked for again in a while when the store doesn't say.
-                Some(before) => store.feed_before(shard, before, FEED_TRIM_RECORDS).await.unwrap_or(None),
+                Some(before) => store.feed_before(shard, before, feed_trim::RECORDS_MAX).await.unwrap_or(None),
                 None => None,
             };
             Found::Pass { bell, found, seeks, old }
@@ -140,6 +136,7 @@ impl Actor {
                     self.door.looked(bell, found.is_all && found.rows.is_empty());
                 }
                 self.is_pass_open = !found.is_all;
+                self.feed_trim.found(old);
                 Ok((found, Extras { act: None, trim_feed: old }))
             }
             Found::Upkeep(Ok((slice, checkpoints))) => {

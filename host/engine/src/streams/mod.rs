@@ -12,6 +12,7 @@
 //! | `actor` | the loop: mail, looks, commits, relays, upkeep |
 //! | `look` | what is read before a commit, and the commit that comes of it |
 //! | `door` | when the doorstep is looked at |
+//! | `feed_trim` | when old records of the feed are looked for |
 //! | `callers` | who waits for numbers, and what they hear |
 //! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
 //! | `upkeep` | which streams are merged, trimmed and compacted next |
@@ -26,6 +27,7 @@ mod actor;
 mod callers;
 mod config;
 mod door;
+mod feed_trim;
 mod flight;
 mod follow;
 mod look;

@@ -188,7 +188,7 @@ async fn a_head_that_can_not_be_read_gives_no_number_twice() {
     writer.write(&store, delete.into_iter().chain([put]).collect()).await;
     sql(&store, "DELETE stream:['acme', 'a']").await.unwrap();
     let head = store.stream_slice(&stream("a"), 0, ALL_BYTES).await.unwrap().head;
-    assert_eq!((head.last, head.fed), (5, 5), "what was trimmed had been named, and the next number needs nothing else");
+    assert_eq!((head.last, head.fed), (5, 5), "what was trimmed had been named");
     let refused = store.append_exact(&exact("a", &["x"], 0), T0).await.unwrap().unwrap_err();
     assert_eq!(refused, ExactRefusal::ExpectedSeq { stream: stream("a"), expected: 0, actual: 5 });
     writer.number(&store, &stream("a"), &["six"]).await;
