@@ -165,6 +165,8 @@ async fn a_seek_waits_for_what_is_in_flight_and_sends_again_from_there() {
     };
     let mut waiting = Box::pin(host.streams.seek_relay(seek(SeekTo::After(1))));
     assert!(tokio::time::timeout(seconds(5), &mut waiting).await.is_err(), "something is in flight");
+    let second = host.streams.seek_relay(seek(SeekTo::After(2))).await.unwrap_err();
+    assert!(second.to_string().contains("seeking in"), "one at a time: {second}");
     gate.open();
     let sought = waiting.await.unwrap();
     assert_eq!((sought.upto, sought.generation), (1, 1));

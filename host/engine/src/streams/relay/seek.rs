@@ -19,6 +19,15 @@ impl Actor {
         let driver = self.relays.iter_mut().find(|driver| *driver.name() == name);
         let relay = self.owner.relays_mut().get_mut(&name);
         match (driver, relay) {
+            // One that came while the commit of another is out would be taken for that one, and answered with it.
+            (Some(driver), Some(_)) if driver.seeks.iter().any(|seek| seek.stream == stream) => {
+                let _gone = reply.send(Err(ServiceError::State {
+                    what: "relay",
+                    id: name.to_string(),
+                    state: format!("seeking in {stream}"),
+                    fix: "wait until that has ended",
+                }));
+            }
             (Some(driver), Some(relay)) => {
                 relay.seek(&stream, &checkpoint, upto);
                 driver.attempts.retain(|(of, _), _| *of != stream);
