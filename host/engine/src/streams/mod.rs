@@ -16,6 +16,7 @@
 //! | `callers` | who waits for numbers, and what they hear |
 //! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
 //! | `upkeep` | which streams are merged, trimmed and compacted next |
+//! | `notes` | what upkeep remembers of streams |
 //! | `relay` | from streams to brokers |
 //! | `rings` | what was published of late, for the readers of this host |
 //! | `follow` | what other hosts publish, from the feeds of their shards |
@@ -33,6 +34,7 @@ mod follow;
 mod look;
 mod mail;
 mod meter;
+mod notes;
 mod readers;
 mod relay;
 mod rings;

@@ -4,7 +4,7 @@
 //! A stream is looked at when enough was appended to it, or when its front is over its limits: what its front was is remembered from the
 //! look before.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -23,11 +23,8 @@ use waybill_core::time::UnixMillis;
 
 use super::mail::PurgeAsk;
 use super::meter::StreamMeter;
+use super::notes::{Front, Notes, Stage};
 
-/// Streams whose fronts are remembered. About 200 bytes each.
-const NOTES_MAX: usize = 10_000;
-/// Bytes read to learn what the front of a stream is.
-const FRONT_BYTES: usize = 32 * 1024;
 /// How often the fronts are compared with the clock.
 const AGES_EVERY: Duration = Duration::from_secs(1);
 /// A compacted stream that was appended to is gone through this often at most.
@@ -42,43 +39,10 @@ pub(super) struct UpkeepAsk {
     pub bytes_max: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The front: what is over the limits goes.
-    Front { bytes_max: usize },
-    /// What lies behind the sealed chunks.
-    Merge,
-    /// A pass of compaction finds the latest events.
-    Survey { after: u64 },
-    /// It takes away what they replace.
-    Compact { after: u64 },
-    /// The front, as far as an operator said.
-    Purge,
-}
-
 #[derive(Clone, Debug)]
 struct Job {
     stream: StreamKey,
     stage: Stage,
-}
-
-/// What is known of a stream.
-#[derive(Debug)]
-struct Note {
-    last: u64,
-    /// Last number and time of the first chunk, when it was looked at last.
-    front: Option<(u64, UnixMillis)>,
-    /// Chunks since the last look for merging.
-    chunks: usize,
-    /// Up to here all chunks are sealed.
-    sealed_to: u64,
-    /// Something was appended since the last pass of compaction began.
-    is_dirty: bool,
-    compacted_at: Option<Instant>,
-    /// A job of it waits or is under way.
-    is_queued: bool,
-    /// Its front was over the limits and couldn't go, for a relay lacks it: it isn't looked at again before this.
-    rests_until: Option<Instant>,
 }
 
 /// An act that is in the commit under way, or about to be.
@@ -88,7 +52,7 @@ struct Out {
 }
 
 pub(super) struct Upkeep {
-    notes: BTreeMap<StreamKey, Note>,
+    notes: Notes,
     queue: VecDeque<Job>,
     purges: VecDeque<(PurgeAsk, StreamActed)>,
     latest: Option<(StreamKey, Latest)>,
@@ -100,7 +64,7 @@ pub(super) struct Upkeep {
 impl Upkeep {
     pub fn new() -> Self {
         Self {
-            notes: BTreeMap::new(),
+            notes: Notes::default(),
             queue: VecDeque::new(),
             purges: VecDeque::new(),
             latest: None,
@@ -114,24 +78,10 @@ impl Upkeep {
     pub fn published(&mut self, published: &Published, settings: &StreamsSettings) {
         for part in &published.parts {
             let stream = &part.part.stream;
-            if self.notes.len() >= NOTES_MAX && !self.notes.contains_key(stream) {
-                // Which one goes doesn't matter: it is looked at again when it is appended to.
-                let idle = self.notes.iter().find(|(_, note)| !note.is_queued).map(|(stream, _)| stream.clone());
-                if let Some(idle) = idle {
-                    self.notes.remove(&idle);
-                }
-            }
-            let note = self.notes.entry(stream.clone()).or_insert_with(|| Note {
-                last: 0,
-                front: None,
-                chunks: MERGE_FAN / 2,
-                sealed_to: 0,
-                is_dirty: false,
-                compacted_at: None,
-                is_queued: false,
-                rests_until: None,
-            });
+            let Some(note) = self.notes.take_in(stream) else { continue };
             note.last = note.last.max(part.part.to);
+            let total = part.chunks.iter().flatten().map(|chunk| chunk.total).max();
+            note.bytes = note.bytes.max(total.unwrap_or(0));
             note.chunks += 1;
             note.is_dirty = true;
             let stage = note.due(&settings.retention(&stream.name), None);
@@ -183,7 +133,7 @@ impl Upkeep {
         }
         self.aged_at = Instant::now();
         let mut due = Vec::new();
-        for (stream, note) in &mut self.notes {
+        for (stream, note) in self.notes.iter() {
             let stage = note.due(&settings.retention(&stream.name), Some(now));
             let compacts = settings.compaction(&stream.name).is_some();
             let compacts =
@@ -282,9 +232,13 @@ impl Upkeep {
         let last = view.chunks.last().map(|chunk| chunk.last);
         match stage {
             Stage::Front { .. } => {
-                let front = view.chunks.first().map(|chunk| (chunk.last, chunk.at));
+                let front =
+                    view.chunks.first().map(|chunk| Front { last: chunk.last, at: chunk.at, total: chunk.total });
                 let Some(note) = self.notes.get_mut(&stream) else { return };
-                (note.front, note.is_queued) = (front.or(Some((note.last, UnixMillis(u64::MAX)))), false);
+                note.bytes = note.bytes.max(view.head.bytes);
+                // Of a stream without a front nothing is over any limit.
+                let none = Front { last: note.last, at: UnixMillis(u64::MAX), total: note.bytes };
+                (note.front, note.is_queued) = (front.or(Some(none)), false);
                 note.rests_until = Some(Instant::now() + AGES_EVERY);
                 let next = (note.chunks >= MERGE_FAN).then_some(Stage::Merge);
                 self.queue(stream, next);
@@ -368,23 +322,6 @@ impl Upkeep {
         for (ask, _) in self.purges.drain(..) {
             let _gone = ask.reply.send(Err(ServiceError::Unavailable(reason.to_owned())));
         }
-    }
-}
-
-impl Note {
-    /// What is to be done, as far as is known. Without `now` ages aren't looked at.
-    fn due(&self, retention: &Retention, now: Option<UnixMillis>) -> Option<Stage> {
-        let Some((front, at)) = self.front else { return Some(Stage::Front { bytes_max: FRONT_BYTES }) };
-        let by_count = retention.keep_count.is_some_and(|keep| self.last.saturating_sub(front) >= keep);
-        let by_age = retention.keep_age.zip(now).is_some_and(|(keep, now)| at.plus(keep) <= now);
-        let rests = self.rests_until.is_some_and(|until| Instant::now() < until);
-        if (by_count || by_age) && !rests {
-            return Some(Stage::Front { bytes_max: UPKEEP_BYTES_MAX });
-        }
-        // How many bytes lie before what must stay isn't remembered: the front is looked at with each merge.
-        let is_many = self.chunks >= MERGE_FAN;
-        let by_bytes = retention.keep_bytes.is_some() && is_many;
-        is_many.then_some(if by_bytes { Stage::Front { bytes_max: UPKEEP_BYTES_MAX } } else { Stage::Merge })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use waybill_core::code::Code;
-use waybill_core::port::service::streams::Start;
+use waybill_core::port::service::streams::{AppendRequest, Start};
+use waybill_core::streams::event::Body;
 use waybill_core::streams::name::StreamPattern;
 use waybill_core::streams::settings::{OnOvertaken, PatternSettings, StreamsSettings};
 use waybill_testkit::fake_transport::ack;
@@ -51,6 +52,25 @@ async fn the_front_goes_within_seconds_and_a_reader_that_is_ahead_of_it_misses_n
     let late = host.try_subscribe(named(&["a"]), Start::Cursor("1".into())).await.err().unwrap();
     assert_eq!(late.code(), Code::EVENT_CURSOR_EXPIRED);
     assert!(host.streams.stream_stats().await.unwrap().trimmed > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_front_goes_by_bytes_also_where_there_are_few_chunks() {
+    let world = World::with(|settings| {
+        let mut pattern = PatternSettings::new(StreamPattern::parse("**").unwrap());
+        pattern.retention.keep_bytes = Some(5_000);
+        settings.patterns = vec![pattern];
+    });
+    let host = world.start().await;
+    for number in 0..4 {
+        let mut event = input(&format!("x-{number}"));
+        event.body = Body::Bytes("x".repeat(3_000).into());
+        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None };
+        host.streams.append(request).await.unwrap();
+    }
+    pass(seconds(5)).await;
+    let page = host.streams.read_stream(&key("a"), None, 0).await.unwrap();
+    assert_eq!((page.first, page.events.len()), (3, 2), "two of 3,000 bytes are the least that holds 5,000");
 }
 
 #[tokio::test(start_paused = true)]
