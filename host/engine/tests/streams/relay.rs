@@ -3,7 +3,7 @@
 use waybill_core::code::Code;
 use waybill_core::port::service::streams::{RelayState, SeekRequest, SeekTo};
 use waybill_core::port::transport::ErrorKind;
-use waybill_core::streams::settings::{OnRefused, StreamsSettings};
+use waybill_core::streams::settings::{OnOvertaken, OnRefused, StreamsSettings};
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
 use crate::support::*;
@@ -188,4 +188,55 @@ async fn what_was_settled_is_not_sent_again_after_a_crash() {
     host.append("a", &["x-2"]).await;
     until_settled(&host).await;
     assert_eq!(ids(&world), ["x-0", "x-1", "x-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_keeps_up_is_not_late_however_long_it_is_busy() {
+    let world = World::with(relayed);
+    world.bus.answer(|batch| Answer::each(batch, |_| ack()).after(seconds(1)));
+    let host = world.start().await;
+    for number in 0..600 {
+        host.append("a", &[&format!("r{number}-0")]).await;
+        pass(millis(200)).await;
+        let relay = host.relay("out").await;
+        assert!(relay.lag.is_none_or(|lag| lag < seconds(10)), "{number}: {relay:?}");
+    }
+    assert!(host.relay("out").await.streams_behind > 0, "it was never done");
+    until_settled(&host).await;
+    assert_eq!(ids(&world).len(), 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_may_not_send_reads_nothing_ahead() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.events.retention_events = 2;
+        settings.relays[0].hold_max = None;
+        settings.relays[0].on_overtaken = OnOvertaken::GoOn;
+    });
+    let host = world.start().await;
+    host.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    for number in 0..40 {
+        host.append("a", &[&format!("x-{number}")]).await;
+    }
+    pass(seconds(30)).await;
+    host.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    until_settled(&host).await;
+    let relay = host.relay("out").await;
+    assert!(relay.overtaken > 0, "it had them in memory all the time");
+    assert_eq!(relay.delivered + relay.overtaken, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_busy_broker_goes_in_one_call() {
+    let world = World::with(relayed);
+    world.bus.answer(|batch| Answer::each(batch, |_| ack()).after(seconds(1)));
+    let host = world.start().await;
+    for number in 0..40 {
+        host.append("a", &[&format!("r{number}-0")]).await;
+        pass(millis(10)).await;
+    }
+    until_settled(&host).await;
+    assert_eq!(ids(&world).len(), 40);
+    assert!(world.bus.calls() <= 4, "{} calls", world.bus.calls());
 }

@@ -6,16 +6,20 @@
 //! | `state` | what the relays of all shards share: whether they run, what is in flight |
 //! | `read` | feed, streams and windows that a relay wants |
 //! | `send` | events through a transport |
+//! | `lag` | how long it has been behind |
+//! | `lane` | what waits for a lane of the transport |
 //! | `answer` | what a broker's word means |
 //! | `seek` | operators' wishes |
 
 mod answer;
+mod lag;
+mod lane;
 mod read;
 mod seek;
 mod send;
 mod state;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -35,6 +39,8 @@ use waybill_core::time::Now;
 use super::Shared;
 use super::actor::Actor;
 
+use lag::Lag;
+use lane::Lane;
 pub(super) use read::RelayRead;
 pub(crate) use state::{RelayState, RelayStates};
 
@@ -69,8 +75,9 @@ pub(crate) struct RelayDriver {
     mapping: Option<Mapping>,
     /// Failed attempts of what isn't settled.
     attempts: HashMap<(StreamKey, u64), u32>,
-    /// Events under way in this shard.
+    /// Events under way in this shard, or waiting for a lane.
     out: usize,
+    lanes: BTreeMap<u32, Lane>,
     /// Words that no commit holds, and since when there are some.
     words: usize,
     words_since: Option<Instant>,
@@ -87,7 +94,7 @@ pub(crate) struct RelayDriver {
     /// Events that the feed named and that were settled, since it had caught up.
     named: u64,
     settled: u64,
-    behind_since: Option<Instant>,
+    lag: Lag,
 }
 
 impl RelayDriver {
@@ -104,6 +111,7 @@ impl RelayDriver {
             mapping: mapping.ok(),
             attempts: HashMap::new(),
             out: 0,
+            lanes: BTreeMap::new(),
             words: 0,
             words_since: None,
             drafted: 0,
@@ -114,7 +122,7 @@ impl RelayDriver {
             seeks: Vec::new(),
             named: 0,
             settled: 0,
-            behind_since: None,
+            lag: Lag::default(),
         }
     }
 
@@ -129,7 +137,13 @@ impl RelayDriver {
 
     /// How long it has been behind.
     pub fn lag(&self) -> Option<Duration> {
-        self.behind_since.map(|since| since.elapsed())
+        self.lag.time()
+    }
+
+    /// Whether it may send now, as far as it and its transport are concerned.
+    fn may_send(&self) -> bool {
+        let is_held = self.held_until.is_some_and(|until| until > Instant::now());
+        self.state.is_running() && !is_held && self.mapping.is_some()
     }
 
     pub fn has_words(&self) -> bool {
@@ -171,6 +185,11 @@ impl RelayDriver {
         self.lag().is_none_or(|lag| lag < hold_max)
     }
 
+    /// What waits for a lane isn't sent any more: the ownership ends.
+    fn stop_waiting(&self) {
+        self.lanes.values().for_each(Lane::clear);
+    }
+
     /// What it had in flight is nobody's any more.
     pub fn forget(&mut self) {
         self.state.in_flight.fetch_sub(std::mem::take(&mut self.out), Ordering::AcqRel);
@@ -210,9 +229,10 @@ impl Actor {
                 relay.name() == &name && (relay.streams_behind() > 0 || relay.feed_wanted(record).is_some())
             });
         if is_behind {
-            driver.behind_since.get_or_insert_with(Instant::now);
+            driver.lag.behind(record.marks.get(&name).copied().unwrap_or(0), record.pos);
         } else {
-            (driver.behind_since, driver.named, driver.settled) = (None, 0, 0);
+            driver.lag.caught_up();
+            (driver.named, driver.settled) = (0, 0);
         }
     }
 

@@ -63,7 +63,8 @@ impl Actor {
         driver.stuck.retain(|_, until| *until > now);
         let mut windows = relay.windows_wanted(WINDOWS_AT_ONCE + driver.stuck.len());
         windows.retain(|(stream, _)| !driver.stuck.contains_key(stream));
-        windows.truncate(WINDOWS_AT_ONCE);
+        // Each stream that is behind has a window: what can't be sent now mustn't fill the memory.
+        windows.truncate(if driver.may_send() { WINDOWS_AT_ONCE } else { 0 });
         let (store, shard) = (Arc::clone(&self.shared.store), self.owner.shard());
         let feed = relay.feed_wanted(record).filter(|_| windows.is_empty() || !driver.is_window_next);
         let streams = relay.streams_wanted().filter(|_| windows.is_empty() || !driver.is_window_next);
@@ -141,11 +142,12 @@ impl Actor {
     }
 
     fn take_window(&mut self, name: &RelayName, stream: &StreamKey, after: u64, read: &RelaySlice) {
+        let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
         let Some(relay) = self.owner.relays_mut().get_mut(name) else { return };
         let overtaken = relay.take_window(stream, read);
-        let is_stuck = relay.windows_wanted(usize::MAX).contains(&(stream.clone(), after));
-        let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
-        if is_stuck {
+        // It was among the first that were wanted, and still is where it brought nothing: the others needn't be gone through.
+        let wanted = relay.windows_wanted(WINDOWS_AT_ONCE + driver.stuck.len());
+        if wanted.iter().any(|(of, from)| of == stream && *from == after) {
             driver.stuck.insert(stream.clone(), Instant::now() + STUCK_PAUSE);
         }
         if let Some(range) = overtaken {
