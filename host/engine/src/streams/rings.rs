@@ -21,6 +21,12 @@ pub(super) enum RingOf {
     Many(Tenant, Selector),
 }
 
+/// Where a ring lies. That of a selector has a number, so that each of ten thousand readers finds its own without looking at the others'.
+enum Place {
+    Stream(StreamKey),
+    Many(u64),
+}
+
 /// A ring with those who read it.
 struct Slot {
     ring: Ring,
@@ -30,13 +36,22 @@ struct Slot {
     readers: HashMap<u64, Arc<Notify>>,
 }
 
+impl Slot {
+    /// A reader leaves; true = it was the last one.
+    fn is_left_by(&mut self, id: u64) -> bool {
+        self.readers.remove(&id);
+        self.readers.is_empty()
+    }
+}
+
 #[derive(Default)]
 struct State {
     streams: HashMap<StreamKey, Slot>,
-    many: Vec<((Tenant, Selector), Slot)>,
+    many: BTreeMap<u64, ((Tenant, Selector), Slot)>,
     bytes: usize,
     bytes_total: usize,
-    next_reader: u64,
+    /// The next number of a reader, or of the ring of a selector.
+    next_number: u64,
     /// Up to which record the feed of a shard that isn't this host's was taken.
     followed: BTreeMap<ShardId, u64>,
 }
@@ -51,22 +66,22 @@ pub(crate) struct Rings {
 
 /// A reader's place among the readers of a ring; dropped, it leaves.
 pub(super) struct Seat {
-    rings: Arc<super::Shared>,
-    of: RingOf,
+    shared: Arc<super::Shared>,
+    place: Place,
     id: u64,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.rings.rings.leave(&self.of, self.id);
+        self.shared.rings.leave(&self.place, self.id);
     }
 }
 
 impl Seat {
     /// Looks at the ring.
     pub fn with<T>(&self, look: impl FnOnce(&Ring) -> T) -> T {
-        let state = self.rings.rings.state.lock();
-        match state.slot(&self.of) {
+        let state = self.shared.rings.state.lock();
+        match state.slot(&self.place) {
             Some(slot) => look(&slot.ring),
             // It is there for as long as this reader is.
             None => look(&Ring::default()),
@@ -75,13 +90,24 @@ impl Seat {
 }
 
 impl State {
-    fn slot(&self, of: &RingOf) -> Option<&Slot> {
-        match of {
-            RingOf::Stream(stream) => self.streams.get(stream),
-            RingOf::Many(tenant, selector) => {
-                let is_it = |known: &&((Tenant, Selector), Slot)| known.0.0 == *tenant && known.0.1 == *selector;
-                self.many.iter().find(is_it).map(|(_, slot)| slot)
-            }
+    fn slot(&self, place: &Place) -> Option<&Slot> {
+        match place {
+            Place::Stream(stream) => self.streams.get(stream),
+            Place::Many(number) => self.many.get(number).map(|(_, slot)| slot),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// The ring that a selector has, or gets.
+    fn number_of(&mut self, tenant: &Tenant, selector: &Selector) -> u64 {
+        let known = self.many.iter().find(|(_, (of, _))| of.0 == *tenant && of.1 == *selector);
+        match known.map(|(number, _)| *number) {
+            Some(number) => number,
+            None => self.number(),
         }
     }
 
@@ -102,7 +128,7 @@ impl State {
                 Self::push(slot, entry(&|wanted: &StreamKey| wanted == stream), bytes, *bytes_total);
             }
         }
-        for ((tenant, selector), slot) in many {
+        for ((tenant, selector), slot) in many.values_mut() {
             let wants = |stream: &StreamKey| stream.tenant == *tenant && selector.may_take(&stream.name);
             Self::push(slot, entry(&wants), bytes, *bytes_total);
         }
@@ -113,52 +139,40 @@ impl Rings {
     /// Joins the readers of a ring; `wake` is rung with each entry.
     pub(super) fn join(shared: &Arc<super::Shared>, of: RingOf, wake: &Arc<Notify>, settings: &EventsSettings) -> Seat {
         let mut state = shared.rings.state.lock();
-        state.next_reader += 1;
         state.bytes_total = settings.live_bytes_total;
-        let id = state.next_reader;
+        let id = state.number();
         let fresh = || Slot {
             ring: Ring::default(),
             entries_max: settings.live_entries.max(1),
             bytes_max: settings.live_bytes,
             readers: HashMap::new(),
         };
-        let slot = match &of {
-            RingOf::Stream(stream) => state.streams.entry(stream.clone()).or_insert_with(fresh),
+        let (place, slot) = match of {
+            RingOf::Stream(stream) => {
+                (Place::Stream(stream.clone()), state.streams.entry(stream).or_insert_with(fresh))
+            }
             RingOf::Many(tenant, selector) => {
-                let at = state.many.iter().position(|known| known.0.0 == *tenant && known.0.1 == *selector);
-                let at = at.unwrap_or_else(|| {
-                    state.many.push(((tenant.clone(), selector.clone()), fresh()));
-                    state.many.len() - 1
-                });
-                match state.many.get_mut(at) {
-                    Some((_, slot)) => slot,
-                    None => return Seat { rings: Arc::clone(shared), of, id },
-                }
+                let number = state.number_of(&tenant, &selector);
+                let (_, slot) = state.many.entry(number).or_insert_with(|| ((tenant, selector), fresh()));
+                (Place::Many(number), slot)
             }
         };
         slot.readers.insert(id, Arc::clone(wake));
         drop(state);
         shared.rings.joined.notify_one();
-        Seat { rings: Arc::clone(shared), of, id }
+        Seat { shared: Arc::clone(shared), place, id }
     }
 
-    fn leave(&self, of: &RingOf, id: u64) {
+    fn leave(&self, place: &Place, id: u64) {
         let mut state = self.state.lock();
-        let gone = match of {
-            RingOf::Stream(stream) => {
-                let is_empty = state.streams.get_mut(stream).is_some_and(|slot| {
-                    slot.readers.remove(&id);
-                    slot.readers.is_empty()
-                });
+        let gone = match place {
+            Place::Stream(stream) => {
+                let is_empty = state.streams.get_mut(stream).is_some_and(|slot| slot.is_left_by(id));
                 if is_empty { state.streams.remove(stream) } else { None }
             }
-            RingOf::Many(tenant, selector) => {
-                let at = state.many.iter().position(|known| known.0.0 == *tenant && known.0.1 == *selector);
-                let is_empty = at.and_then(|at| state.many.get_mut(at)).is_some_and(|(_, slot)| {
-                    slot.readers.remove(&id);
-                    slot.readers.is_empty()
-                });
-                at.filter(|_| is_empty).map(|at| state.many.swap_remove(at).1)
+            Place::Many(number) => {
+                let is_empty = state.many.get_mut(number).is_some_and(|(_, slot)| slot.is_left_by(id));
+                if is_empty { state.many.remove(number).map(|(_, slot)| slot) } else { None }
             }
         };
         let bytes = gone.map_or(0, |slot| slot.ring.bytes());

@@ -130,3 +130,30 @@ async fn a_live_reader_of_a_prefix_lags_as_any_other() {
     }
     assert_eq!(reader.next().await.unwrap_err().code(), Code::EVENT_LAGGED);
 }
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_one_selector_share_a_ring_and_another_one_has_its_own() {
+    let world = World::new();
+    let host = world.start().await;
+    let mut first = host.subscribe(prefix("task."), Start::Earliest).await;
+    let mut second = host.subscribe(prefix("task."), Start::Earliest).await;
+    let mut other = host.subscribe(prefix("node."), Start::Earliest).await;
+    for reader in [&mut first, &mut second, &mut other] {
+        assert!(reader.is_quiet(millis(2_500)).await);
+    }
+    assert_eq!(host.streams.stream_stats().await.unwrap().rings, 2);
+    host.append("task.1", &["x-1"]).await;
+    assert_eq!((first.take(1).await[0].1, second.take(1).await[0].1), (1, 1));
+    drop(first);
+    assert_eq!(host.streams.stream_stats().await.unwrap().rings, 2);
+    host.append("task.1", &["x-2"]).await;
+    assert_eq!(second.take(1).await[0].2, "x-2");
+    drop(second);
+    let stats = host.streams.stream_stats().await.unwrap();
+    assert_eq!(stats.rings, 1);
+    host.append("node.1", &["y-1"]).await;
+    assert_eq!(other.take(1).await[0].2, "y-1");
+    drop(other);
+    let stats = host.streams.stream_stats().await.unwrap();
+    assert_eq!((stats.rings, stats.ring_bytes), (0, 0));
+}

@@ -89,11 +89,12 @@ impl Reading {
             biased;
             // Whoever looks next ends.
             () = closing.cancelled() => {}
-            () = self.wake.notified() => {}
+            // Before what wakes it: whoever hears of others' commits all the time looks, too.
             () = sleep_until(self.look_at) => {
                 self.look_at = Instant::now() + LOOK_EVERY;
                 self.watched.held.lock().reader.look_again();
             }
+            () = self.wake.notified() => {}
         }
     }
 }
