@@ -32,7 +32,7 @@ impl Actor {
         let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
         let Some(relay) = self.owner.relays_mut().get_mut(name) else { return };
         driver.out = driver.out.saturating_sub(sent.len());
-        driver.state.in_flight.fetch_sub(sent.len(), Ordering::AcqRel);
+        driver.state.give_back(sent.len());
         for Sent { stream, seq, generation, fate } in sent {
             let next = classify(fate, live.config.retries.retry_after_max, now.wall);
             let key = (stream, seq);

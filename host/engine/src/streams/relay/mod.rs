@@ -21,7 +21,6 @@ mod state;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -77,6 +76,8 @@ pub(crate) struct RelayDriver {
     attempts: HashMap<(StreamKey, u64), u32>,
     /// Events under way in this shard, or waiting for a lane.
     out: usize,
+    /// It has something to send and nothing in flight, and the other shards know that.
+    is_hungry: bool,
     lanes: BTreeMap<u32, Lane>,
     /// Words that no commit holds, and since when there are some.
     words: usize,
@@ -111,6 +112,7 @@ impl RelayDriver {
             mapping: mapping.ok(),
             attempts: HashMap::new(),
             out: 0,
+            is_hungry: false,
             lanes: BTreeMap::new(),
             words: 0,
             words_since: None,
@@ -192,7 +194,14 @@ impl RelayDriver {
 
     /// What it had in flight is nobody's any more.
     pub fn forget(&mut self) {
-        self.state.in_flight.fetch_sub(std::mem::take(&mut self.out), Ordering::AcqRel);
+        self.state.give_back(std::mem::take(&mut self.out));
+        self.note_hunger(false);
+    }
+
+    fn note_hunger(&mut self, is_hungry: bool) {
+        if std::mem::replace(&mut self.is_hungry, is_hungry) != is_hungry {
+            self.state.note_hunger(is_hungry);
+        }
     }
 
     pub fn meter(&self, shard: ShardId, owner: &StreamOwner) {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::Fate;
@@ -35,21 +34,18 @@ impl Actor {
     fn start_sends_of(&mut self, at: usize, now: Now) {
         let live = self.shared.context.live();
         let Some(driver) = self.relays.get_mut(at) else { return };
-        if !driver.may_send() {
-            return;
-        }
-        let room = driver.plan.in_flight_max.saturating_sub(driver.state.in_flight.load(Ordering::Acquire));
-        let Some((_, entry)) = live.find(&driver.plan.transport).filter(|(id, _)| room > 0 && !live.is_paused(*id))
-        else {
-            return;
-        };
         let Some(relay) = self.owner.relays_mut().get_mut(&driver.plan.name) else { return };
+        let entry = live.find(&driver.plan.transport).filter(|(id, _)| driver.may_send() && !live.is_paused(*id));
+        driver.note_hunger(entry.is_some() && driver.out == 0 && relay.streams_behind() > 0);
+        let Some((_, entry)) = entry else { return };
+        let room = driver.state.take_room(driver.plan.in_flight_max, driver.is_hungry);
         let sends = relay.sends(now.mono, room);
+        driver.state.give_back(room.saturating_sub(sends.len()));
         if sends.is_empty() {
             return;
         }
         driver.out += sends.len();
-        driver.state.in_flight.fetch_add(sends.len(), Ordering::AcqRel);
+        driver.note_hunger(false);
         let epoch = self.owner.record().token;
         let (limits, mut refused) = (entry.transport.limits(), Vec::new());
         let mut lanes: BTreeMap<u32, Vec<(RelaySend, Delivery)>> = BTreeMap::new();
