@@ -27,7 +27,7 @@ impl FeedTrim {
         self.due <= Instant::now()
     }
 
-    /// A look begins.
+    /// A look for them begins.
     pub fn begins(&mut self) {
         self.due = Instant::now() + EVERY;
     }

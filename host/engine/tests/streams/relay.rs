@@ -240,3 +240,16 @@ async fn what_waits_for_a_busy_broker_goes_in_one_call() {
     assert_eq!(ids(&world).len(), 40);
     assert!(world.bus.calls() <= 4, "{} calls", world.bus.calls());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_whose_topic_can_not_be_used_stays_stopped_when_it_is_resumed() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.relays[0].topic = Some("{nonsense}".into());
+    });
+    let host = world.start().await;
+    eventually("it stops", async || host.relay("out").await.state == RelayState::Stopped).await;
+    let resumed = host.streams.resume_relay(&relay_name("out"), "ops", "mended").await.unwrap();
+    assert_eq!(resumed.state, RelayState::Stopped);
+    assert!(resumed.reason.is_some_and(|reason| reason.contains("nonsense")));
+}

@@ -21,7 +21,7 @@ struct Behind {
 }
 
 impl Lag {
-    /// Everything is settled.
+    /// All that the feed has named is settled.
     pub fn caught_up(&mut self) {
         self.0 = None;
     }

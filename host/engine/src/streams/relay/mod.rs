@@ -60,6 +60,16 @@ pub(super) fn of_plan(plan: &RelayPlan, record: &StreamShardRecord) -> Relay {
     Relay::new(settings, record)
 }
 
+/// How its events become messages. A relay whose topic can't be used is stopped, also when somebody resumes it.
+pub(super) fn mapping_of(plan: &RelayPlan, shared: &Shared) -> Option<Mapping> {
+    let broker = shared.brokers.get(&plan.transport).copied().unwrap_or(Broker::Other);
+    let mapping = Mapping::new(plan, broker);
+    if let Err(error) = &mapping {
+        shared.relays.of(&plan.name).stop(error.to_string());
+    }
+    mapping.ok()
+}
+
 /// Who waits for a seek.
 struct Seek {
     stream: StreamKey,
@@ -101,15 +111,10 @@ pub(crate) struct RelayDriver {
 impl RelayDriver {
     pub fn new(plan: &RelayPlan, shared: &Shared) -> Self {
         let state = shared.relays.of(&plan.name);
-        let broker = shared.brokers.get(&plan.transport).copied().unwrap_or(Broker::Other);
-        let mapping = Mapping::new(plan, broker);
-        if let Err(error) = &mapping {
-            state.stop(error.to_string());
-        }
         Self {
             plan: plan.clone(),
             state,
-            mapping: mapping.ok(),
+            mapping: mapping_of(plan, shared),
             attempts: HashMap::new(),
             out: 0,
             is_hungry: false,

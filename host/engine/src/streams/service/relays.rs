@@ -12,7 +12,7 @@ use waybill_core::port::stream_store::ShardOf;
 use waybill_core::streams::settings::RelayPlan;
 
 use super::super::StreamHandle;
-use super::super::relay::RelayStates;
+use super::super::relay::{RelayStates, mapping_of};
 use super::Streams;
 
 /// Streams that are behind, of one relay, as shown.
@@ -115,6 +115,7 @@ impl Streams {
             state.set_paused(true);
         } else {
             state.resume();
+            let _usable = mapping_of(&plan, &self.shared);
         }
         self.shards.iter().for_each(StreamHandle::relay_changed);
         let kind = if is_paused { "RelayPaused" } else { "RelayResumed" };
