@@ -136,7 +136,7 @@ pub const INBOX_METRICS: &Table = &[
     ("tx_inbox_seen_reads_total", "Reads of the store to look ids up in the seen set, by consumer."),
     (
         "tx_inbox_seen_forgotten_total",
-        "Records of the seen set removed because all their ids were out of inbox.dedup_window.",
+        "Records of the seen set, with their notes, removed because all their ids were out of inbox.dedup_window.",
     ),
     ("tx_inbox_history_purged_total", "Records of finished messages removed after inbox.keep_done."),
     ("tx_inbox_call_ms", "Time of calls to a handler, by consumer, in milliseconds."),

@@ -97,7 +97,7 @@ pub trait InboxStore: Send + Sync + 'static {
     /// What the seen set has of each id, in the order asked; none where it has nothing. It may answer what is out of the window.
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError>;
     /// The same of one id that may lie in any minute: it was filed by a stamp of its sender's (`id_time = "occurred_at"`), and that isn't
-    /// known. Of several the one that was finished last. A read or two for each minute in which the consumer finished anything, so it is for people who ask, and not for what flows.
+    /// known. Of several the one that was finished last, as exactly as blocks tell: a packed id has the age of its block. A read or two for each minute in which the consumer finished anything, so it is for people who ask, and not for what flows.
     async fn inbox_seen_in_any_minute(
         &self,
         shard: ShardId,

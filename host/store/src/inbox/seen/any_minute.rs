@@ -64,7 +64,7 @@ async fn try_find(
             continue;
         };
         let hit = reader.in_minute(&mut snapshot, &bucket, &rows, id, latest).await?;
-        // A stamp says nothing of when the message was finished.
+        // A stamp says nothing of when the message was finished. As exactly as blocks tell: a packed id has the age of its block.
         latest = latest.into_iter().chain(hit).max_by_key(|hit| hit.age);
         let next = bucket.number().saturating_add(1);
         from = Bound::Included(BucketKey::numbered(consumer, Form::Minute, next).start(shard));
