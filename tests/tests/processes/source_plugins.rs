@@ -1,6 +1,7 @@
 //! Plugins of sources and handlers of the real binary: replaced by name, and left alone by a change that isn't theirs.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use waybill_testkit::inbound::{Answer, HandlerServer};
@@ -83,6 +84,104 @@ async fn the_plugin_of_a_source_is_reloaded_by_its_name() {
     running.end().await;
 }
 
+/// A durable consumer of `ORDERS` with this policy, in place of the one before.
+async fn put_durable(server: &nats::Server, name: &str, ack_policy: &str) {
+    let mut client = server.client().await.unwrap();
+    let _was_there = client.api(&format!("CONSUMER.DELETE.ORDERS.{name}"), &json!({})).await;
+    let config = json!({ "durable_name": name, "ack_policy": ack_policy, "deliver_policy": "all", "max_deliver": -1 });
+    let request = json!({ "stream_name": "ORDERS", "config": config });
+    client.api(&format!("CONSUMER.DURABLE.CREATE.ORDERS.{name}"), &request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_fall_back_what_is_in_force_is_tried_again_by_its_name() {
+    let server = server().await;
+    // The first call holds the source open until what would take its place can't serve any more.
+    let ship = HandlerServer::start(|called| {
+        let delay = if called.id == "m-1" { Duration::from_secs(8) } else { Duration::ZERO };
+        Answer::status(200).delayed(delay)
+    })
+    .await
+    .unwrap();
+    let text = format!(
+        "{HOST}{}[consumer.ship]\nsource = \"orders\"\nhandler = \"{}\"\n",
+        source("nats", &server, ""),
+        ship.url()
+    );
+    let running = Running::start(&text).await;
+    let mut client = server.client().await.unwrap();
+    let mut send = async |id: &str| client.publish_with("orders.in", &[("Nats-Msg-Id", id)], b"1").await.unwrap();
+    let is_handled = |id: &str| ship.calls().iter().any(|call| call.id == id);
+    send("m-1").await;
+    until("the first is called", async || ship.under_way() == 1).await;
+    put_durable(&server, "other", "explicit").await;
+    running.write(&text.replace("durable = \"orders\"", "durable = \"other\""));
+    let reply = running.reload().await;
+    assert!(reply.is_ok(), "{reply:?}");
+    put_durable(&server, "other", "none").await;
+    until("the first is handled", async || ship.under_way() == 0).await;
+    send("m-2").await;
+    until("the one before serves again", async || is_handled("m-2")).await;
+    let phase = async || plugin(&running, "source.orders").await["live"]["phase"].clone();
+    assert_eq!(phase().await, "probing", "what is in force doesn't serve");
+    let reload = async || running.api.post("/v1/plugins/source.orders/reload", &json!({})).await.unwrap();
+    let refused = reload().await;
+    assert!(!refused.is_ok(), "it can't serve yet: {refused:?}");
+    put_durable(&server, "other", "explicit").await;
+    let tried = reload().await;
+    assert!(tried.is_ok() && tried.body["changed"] == true, "{tried:?}");
+    assert_eq!(phase().await, "live");
+    send("m-3").await;
+    until("what is in force serves", async || {
+        let info = server.client().await.unwrap().api("CONSUMER.INFO.ORDERS.other", &json!({})).await.unwrap();
+        is_handled("m-3") && info["num_pending"] == 0 && info["num_ack_pending"] == 0
+    })
+    .await;
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_file_that_may_be_put_in_force_later_is() {
+    let server = server().await;
+    let ship = HandlerServer::start(|_| Answer::status(200)).await.unwrap();
+    let by = |server: &str, window: u32| {
+        let (orders, url) = (format!("window = {window}\n"), ship.url());
+        let address = server.trim_start_matches("nats://");
+        format!(
+            "[server]\nwatch = true\n{HOST}[source.orders]\nplugin = \"nats\"\nprovision = true\n\
+             allow = {{ net = [\"tcp://{address}\"] }}\n\
+             config = {{ servers = [\"nats://{address}\"], stream = \"ORDERS\", durable = \"orders\" }}\n{orders}\
+             [consumer.ship]\nsource = \"orders\"\nhandler = \"{url}\"\n"
+        )
+    };
+    let running = Running::start(&by(&server.url(), 50)).await;
+    // A port that nobody listens at yet.
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    running.write(&by(&format!("nats://{door}"), 7));
+    until("it is refused", async || {
+        let audit: Value = running.api.read("/v1/audit", &[]).await.unwrap();
+        audit.to_string().contains("CONFIG.RELOAD_REFUSED") || audit.to_string().contains("NATS.")
+    })
+    .await;
+    let window = async || {
+        let sources: Value = running.api.read("/v1/sources", &[]).await.unwrap();
+        sources["items"][0]["window"].clone()
+    };
+    assert_eq!(window().await, 50);
+    let (listener, port) = (tokio::net::TcpListener::bind(door).await.unwrap(), server.port());
+    tokio::spawn(async move {
+        while let Ok((mut outer, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                if let Ok(mut inner) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
+                    let _ended = tokio::io::copy_bidirectional(&mut outer, &mut inner).await;
+                }
+            });
+        }
+    });
+    until("it is in force", async || window().await == 7).await;
+    running.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_longer_handler_timeout_is_no_reason_to_open_a_handler_anew() {
     let (server, folder) = (server().await, tempfile::tempdir().unwrap());
@@ -138,14 +237,15 @@ async fn a_difference_that_a_reload_refuses_is_told_as_such() {
         let orders = source("nats", &server, more);
         format!("{HOST}{orders}[consumer.ship]\nsource = \"orders\"\nhandler = \"{}\"\n", ship.url())
     };
-    let running = Running::start(&by("")).await;
+    // The host that runs tells where all lives in the same words as a configuration that is read.
+    let running = Running::start(&by("home = \"shop\"\n")).await;
     let compared = async |text: &str| {
         running.write(text);
         let reply = running.api.post("/v1/config/reload", &json!({ "dry_run": true })).await.unwrap();
         assert!(reply.is_ok(), "{reply:?}");
         reply.body
     };
-    let told = compared(&by("window = 7\n")).await;
+    let told = compared(&by("home = \"shop\"\nwindow = 7\n")).await;
     assert_eq!(told["changes"][0]["effect"], "now", "{told}");
     assert!(!told["warnings"].to_string().contains("refused"), "{told}");
     let told = compared(&by("home = \"elsewhere\"\n")).await;
