@@ -66,7 +66,9 @@ pub async fn said(plugin: &str, spec: EndpointSpec) -> String {
     said.push(format!("{:?}", source.health().await));
     said.push(format!("{:?}", source.provision(false).await));
     source.close(WAIT).await;
-    said.push(String::from_utf8_lossy(&LOG.lock().unwrap()).into_owned());
+    let log = String::from_utf8_lossy(&LOG.lock().unwrap()).into_owned();
+    assert!(!log.is_empty(), "what isn't recorded shows nothing");
+    said.push(log);
     said.join("\n")
 }
 
@@ -87,7 +89,8 @@ impl io::Write for ToLog {
 }
 
 fn record_log() {
-    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| ToLog).finish();
+    let log =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false).with_writer(|| ToLog).finish();
     // Another test of this process may have begun it.
     let _begun = tracing::subscriber::set_global_default(log);
 }
