@@ -96,8 +96,9 @@ impl Keeper<'_> {
             }
             *self.lane.facts.lock() = Some(live.facts.clone());
             self.lane.set(LaneStatus::Serving);
-            self.told_first(Ok(()));
+            // Before anybody is told, so that whoever waited finds it counted.
             let counted = Counted::new(&context.meters.instances_open);
+            self.told_first(Ok(()));
             let serving = Serving { context, lane: self.lane, inbox: self.inbox, budget: &mut self.budget };
             let ended = serve(live, serving).await;
             drop(counted);
