@@ -8,7 +8,9 @@
 //! | `operations` | bulk acts |
 //! | `transports` | transports, and what is missing at their peers |
 //! | `inbox` | received messages: stored, handled, waiting |
+//! | `events` | events appended to streams |
 //! | `sources` | what brings messages in |
+//! | `streams`, `relays` | streams of events as they are shown and read, and what brings them to brokers |
 //! | `workers` | claims and settlements of workers outside |
 //! | `status` | depths, holds, audit, readiness |
 //! | `quarantine` | rows that could not be read |
@@ -25,6 +27,7 @@ pub mod annotations;
 pub mod configuration;
 pub mod dead_inbox;
 pub mod dead_letters;
+pub mod events;
 pub mod headers;
 pub mod idempotency;
 pub mod inbox;
@@ -34,12 +37,14 @@ pub mod messages;
 pub mod operations;
 pub mod plugins;
 pub mod quarantine;
+pub mod relays;
 pub mod saga_definitions;
 pub mod saga_history;
 pub mod saga_node;
 pub mod sagas;
 pub mod sources;
 pub mod status;
+pub mod streams;
 pub mod transports;
 pub mod workers;
 

@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use http::Method;
+use tokio::sync::watch;
 use utoipa::openapi::OpenApi;
 use waybill_api::configuration::ConfigurationService;
 use waybill_api::idempotency::IdempotencyService;
 use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 use waybill_api::{InboundService, OutboxService};
+use waybill_core::port::service::streams::StreamService;
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
@@ -21,6 +22,7 @@ use crate::openapi::operations;
 use crate::places::Places;
 use crate::readiness::Readiness;
 use crate::refusals::Refusals;
+use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
 
 /// Shared state; the router's state is an [`Arc`] of it.
@@ -33,6 +35,8 @@ pub(crate) struct Inner {
     pub idempotency: Arc<dyn IdempotencyService>,
     /// The inbox and its sources; none = no source is configured.
     pub inbound: Option<Arc<dyn InboundService>>,
+    /// Event streams; none = the host keeps none.
+    pub streams: Option<Arc<dyn StreamService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
@@ -40,6 +44,8 @@ pub(crate) struct Inner {
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<StaticTokens>,
     pub limits: Limits,
+    /// Origins whose pages may subscribe.
+    pub cors_origins: Vec<String>,
     /// How what is said is kept from others on the way.
     pub encryption: Encryption,
     pub requests: Places,
@@ -53,6 +59,10 @@ pub(crate) struct Inner {
     pub bodies: Places,
     /// KiB of large answers that aren't taken yet.
     pub answers: Places,
+    /// Subscriptions that are open.
+    pub subscriptions: Places,
+    /// What opens subscriptions to browsers.
+    pub tickets: Tickets,
     /// What each route needs.
     pub rules: Rules,
     /// Answer of `/openapi.json`.
@@ -65,8 +75,8 @@ pub(crate) struct Inner {
     pub readiness: Readiness,
     /// Callers that were turned away.
     pub refusals: Refusals,
-    /// The server takes no new connections.
-    pub draining: AtomicBool,
+    /// The server takes no new connections: what would go on for ever ends now.
+    pub draining: watch::Sender<bool>,
     /// The caller where no token is asked for.
     pub local: Arc<Principal>,
     /// The caller without a valid token at public routes.

@@ -27,8 +27,11 @@ use crate::places::{Full, Place, Sharer};
 use crate::problem::Problem;
 use crate::refusals::{Peer, Refusals};
 use crate::runs_on::RunsOn;
+use crate::subscribe::feed::Ongoing;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The route of subscriptions.
+const SUBSCRIBE: &str = "/v1/subscribe";
 
 /// When a request's time began; the edge puts it into the request, whose body has no time beyond that.
 #[derive(Clone, Copy)]
@@ -56,7 +59,8 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
-                    place = kept;
+                    // What goes on for days has a place of its own kind.
+                    place = kept.filter(|_| response.extensions().get::<Ongoing>().is_none());
                     if place.is_some() {
                         with_room(&app, &caller, &method, response).unwrap_or_else(Problem::into_response)
                     } else {
@@ -156,10 +160,12 @@ impl From<Problem> for Refused {
 fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused> {
     let principal = match &app.auth {
         None => {
-            check_names(request.method(), request.uri(), request.headers(), &app.encryption)?;
+            let pages = if is_subscription(request) { &*app.cors_origins } else { &[] };
+            check_names(request.method(), request.uri(), request.headers(), &app.encryption, pages)?;
             Some(app.local.clone())
         }
         Some(auth) => match token(request.headers()) {
+            None if is_subscription(request) => app.tickets.used(request.uri()),
             None => None,
             Some(token) => auth.authenticate(token?),
         },
@@ -182,6 +188,12 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
         return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), place: None });
     }
     Ok(permitted(app, principal, permission)?)
+}
+
+/// Whether a ticket opens it.
+fn is_subscription(request: &Request) -> bool {
+    request.extensions().get::<MatchedPath>().is_some_and(|path| path.as_str() == SUBSCRIBE)
+        && request.method() == Method::GET
 }
 
 fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permission) -> Result<Admitted, Problem> {
@@ -260,7 +272,7 @@ pub(crate) fn pausing(app: &App, caller: &Principal) -> Option<Place> {
 }
 
 /// Whose shares count. Without tokens all are the same caller, so nobody has one.
-fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
+pub(crate) fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
     app.auth.as_ref().map_or_else(Vec::new, |_| Sharer::of(caller))
 }
 

@@ -1,7 +1,7 @@
 //! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
 //!
-//! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`] and [`waybill_api::sagas::SagaService`] and
-//! nothing of stores, dispatchers and plugins. It
+//! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`], [`waybill_api::sagas::SagaService`] and
+//! [`waybill_core::port::service::streams::StreamService`] and nothing of stores, dispatchers and plugins. It
 //! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
 //!
 //! A composition root builds a [`server::Server`] from a service, [`auth::StaticTokens`] (or none, on loopback) and
@@ -38,4 +38,5 @@ mod saga_problem;
 mod scrape;
 pub mod server;
 mod streams;
+mod subscribe;
 pub mod tls;

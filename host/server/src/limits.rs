@@ -121,6 +121,19 @@ pub const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
 /// What a caller is told to wait when the disk is full: an operator has to act.
 pub const RETRY_AFTER_DISK: Duration = Duration::from_secs(10);
 
+/// A subscription over which nothing comes hears a comment after this: proxies commonly cut what is silent for 30 or 60 s.
+pub const SSE_HEARTBEAT: Duration = Duration::from_secs(15);
+/// Most streams that a subscription names over HTTP: its cursor has a number for each, in a header.
+pub const SSE_STREAMS_MAX: usize = 64;
+/// Subscriptions take three in so many of the connections that the host takes, so that the rest is left for requests.
+pub const SUBSCRIPTIONS_SHARE: usize = 4;
+/// Longest cursor that is looked at: 64 numbers, or a token. Bytes.
+pub const CURSOR_BYTES_MAX: usize = 4_096;
+/// A ticket is good for so long: a page asks for one and subscribes at once.
+pub const TICKET_TIME: Duration = Duration::from_secs(60);
+/// Tickets that weren't used yet, each some 300 bytes.
+pub const TICKETS_MAX: usize = 4_096;
+
 /// Bounds that an operator may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -11,6 +11,8 @@ codes! {
         "Send `authorization: Bearer <token>`; see [[auth.token]] in the configuration.");
     AUTH_ROLE = "AUTH.ROLE" => answered(403, "The token's roles don't allow this",
         "Use a token with the role that `detail` names.");
+    AUTH_STREAM = "AUTH.STREAM" => answered(403, "The token isn't for this stream",
+        "Name a stream that a role of the token matches, or give it `append:PATTERN` or `read:PATTERN`.");
     AUTH_TABLE = "AUTH.TABLE" => answered(403, "The statement touches Waybill's own tables",
         "Use the API for messages, and tables of your own.");
     AUTH_TENANT = "AUTH.TENANT" => answered(403, "The token isn't for this tenant",

@@ -42,7 +42,7 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
     if asked.events.is_some_and(|events| !events.is_empty()) {
         return Err(Problem::new(
             Code::SCHEMA_UNSUPPORTED,
-            "this host has no event streams yet: send messages and statements only",
+            "a transaction takes no events yet: append them to their stream, and send messages and statements only",
         )
         .at("events"));
     }

@@ -30,6 +30,7 @@ use waybill_core::time::UnixMillis;
 use waybill_testkit::memory_host::InMemoryHost;
 
 use crate::fake_inbound::FakeInbound;
+use crate::fake_streams::FakeStreams;
 
 /// Nothing is in the way until a test says so.
 #[derive(Default)]
@@ -48,6 +49,8 @@ pub struct Hindrance {
     pub asked_ready: AtomicUsize,
     /// The inbox beside the host.
     pub inbound: Arc<FakeInbound>,
+    /// The event streams beside it.
+    pub streams: Arc<FakeStreams>,
 }
 
 impl Hindrance {

@@ -20,7 +20,7 @@ use waybill_core::saga::id::{DefinitionHash, SagaId, SagaKey};
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::samples::{Owner, SHARD, dead, parked, scheduled, segment, seq};
 
-use super::{inbox, memory, sql};
+use super::{inbox, memory, sql, streams};
 use crate::SurrealStore;
 use crate::quarantine::reader;
 use crate::tables::{self, *};
@@ -38,11 +38,14 @@ const PARTS: [(&str, &str); 7] = [
     (MIGRATION, "a store whose schema isn't known isn't opened"),
 ];
 
+/// Tables that nobody reads yet: they are for lists that operators will have.
+const UNLISTED: [&str; 2] = [STREAM_DEAD, RELAY_OVERTAKEN];
+
 /// Places of rows whose keys are of another shape than this table's.
 fn misplaced(table: &str) -> &'static [&'static str] {
     match table {
         // A key of five parts can't be removed by the stamp that its first four make.
-        DOOR => &["[0, 1, 0, 'x', 'more']"],
+        DOOR | STREAM_DOOR => &["[0, 1, 0, 'x', 'more']"],
         DEAD | INBOX | INBOX_DEAD => &["[0, 7.5]", "[0, 7, 1]"],
         _ => &[],
     }
@@ -52,14 +55,21 @@ fn misplaced(table: &str) -> &'static [&'static str] {
 fn place(table: &str) -> &'static str {
     match table {
         OUTBOX => "[0, 'x']",
-        DOOR => "[0, 1]",
-        tables::SHARD | SAGA_SHARD | INBOX_SHARD => "0",
+        DOOR | STREAM_DOOR => "[0, 1]",
+        tables::SHARD | SAGA_SHARD | INBOX_SHARD | STREAM_SHARD => "0",
         PARKED | DEAD | INBOX | INBOX_DEAD | INBOX_DONE | INBOX_TAKEN => "[0, 7]",
         // Where counters behind `m-` lie, as something that a commit added.
         INBOX_SEEN => "[0, 'ship', 1, 'm-', 0, 1, 7]",
         INBOX_SEEN_DUE => "[0, 0, 0]",
         INBOX_CONSUMER => "bad",
         SAGA_DOOR => "[0, 0, 7, 1]",
+        STREAM | STREAM_REST | EVENT_ID => "['acme', 'bad']",
+        // One under a number stays where it is.
+        EVENT => "['acme', 'good', 1, 2]",
+        STREAM_FEED => "[0, 7]",
+        STREAM_NODE => "['acme', 'n', 'good', 'more']",
+        STREAM_TYPE => "['acme', 'T', 'good', 'more']",
+        RELAY_AT => "['mail', 'acme', 'good']",
         SCHEDULED => "[0, 7, 'id']",
         DONE => "[0, 7, 1]",
         ID | IDEMPOTENCY => "['acme', 'bad']",
@@ -141,6 +151,7 @@ async fn read_all(store: &SurrealStore) -> String {
     store.shard(SHARD).await.unwrap();
     store.acquire(SHARD, 1, 1).await.unwrap();
     seen.push(inbox::read_all(store).await);
+    seen.push(streams::read_all(store).await);
     seen.join("\n")
 }
 
@@ -155,6 +166,7 @@ async fn populated() -> SurrealStore {
     ];
     Owner::new().commit(&store, writes).await;
     inbox::one_of_each(&store).await;
+    streams::one_of_each(&store).await;
     store
 }
 
@@ -163,6 +175,9 @@ async fn a_row_that_can_not_be_read_stops_nobody_and_lies_in_quarantine() {
     for table in OWN {
         if reader(table).is_none() {
             assert!(PARTS.iter().any(|(part, why)| *part == table && !why.is_empty()), "{table}: nobody reads it");
+            continue;
+        }
+        if UNLISTED.contains(&table) {
             continue;
         }
         for place in std::iter::once(place(table)).chain(misplaced(table).iter().copied()) {

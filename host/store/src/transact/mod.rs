@@ -7,7 +7,7 @@ mod session;
 mod stamps;
 
 pub use repeats::Repeats;
-pub(crate) use run::{DoorGroupAt, door_rows, put_door_rows};
+pub(crate) use run::{DoorGroupAt, door_rows, door_stamp, put_door_rows};
 pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
 pub use stamps::Stamps;
 

@@ -102,19 +102,29 @@ pub(crate) async fn put_door_rows(
     if rows.is_empty() {
         return Ok(());
     }
-    let clock = store.door_nanos().await?;
-    for shard in rows.iter().map(|(at, _)| at.shard).collect::<HashSet<_>>() {
-        // `fn::waybill::enqueue` may have put it there before the clock was set back.
-        if let Some(newest) = door_newest(transaction, shard, clock).await? {
-            store.stamps().begin_after(newest);
-        }
-    }
-    let nanos = store.stamps().next(clock);
+    let nanos = door_stamp(store, transaction, DOOR, rows.iter().map(|(at, _)| at.shard).collect()).await?;
     for (at, fields) in rows {
         let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
         transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;
     }
     Ok(())
+}
+
+/// The stamp of rows that are put on these shards' doorsteps now: behind all that lies there.
+pub(crate) async fn door_stamp(
+    store: &SurrealStore,
+    transaction: &dyn Transaction,
+    doorstep: &'static str,
+    shards: HashSet<ShardId>,
+) -> Result<u64, StoreError> {
+    let clock = store.door_nanos().await?;
+    for shard in shards {
+        // A client's function may have put it there before the clock was set back.
+        if let Some(newest) = door_newest(transaction, doorstep, shard, clock).await? {
+            store.stamps().begin_after(newest);
+        }
+    }
+    Ok(store.stamps().next(clock))
 }
 
 /// Runs what was checked of one statement.

@@ -16,6 +16,7 @@ mod quarantine;
 mod query;
 mod sagas;
 mod statements;
+mod streams;
 mod tables;
 mod transact;
 
@@ -29,6 +30,7 @@ use waybill_core::port::store::{OwnerCommit, StoreError};
 pub use faults::Fate;
 pub use inbox::InboxTables;
 pub use sagas::SagaTables;
+pub use streams::{StreamTables, StreamTx};
 pub use tables::{DoorContent, SegmentContent, Tables};
 
 use faults::Faults;
@@ -117,6 +119,7 @@ impl MemoryStore {
         faults.held.clear();
         faults.saga_held.clear();
         faults.inbox_held.clear();
+        faults.streams_held.clear();
     }
 
     /// The error that every call fails with at the moment.

@@ -21,6 +21,7 @@ const CHECKS: &[(&str, Option<&str>)] = &[
     ("testkit: lib waybill_testkit", Some("idempotency_model::")),
     ("testkit: lib waybill_testkit", Some("inbox_model::")),
     ("testkit: lib waybill_testkit", Some("direct_model::")),
+    ("testkit: lib waybill_testkit", Some("streams_model::")),
     // Data directories of earlier versions.
     ("tests: test processes", Some("golden::")),
     // Sweeps: each GET as each tenant, each route without a token, addresses that lead inside.

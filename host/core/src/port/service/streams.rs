@@ -1,0 +1,472 @@
+//! Event streams as a service: what the surfaces (HTTP, SSE, gRPC, command line) ask of the engine.
+//!
+//! It speaks of stored events, not of JSON: a surface writes them as its wire wants them. Which streams a caller may append to and read
+//! is the surface's to check, each event of a selector of many streams, too: what it leaves out still moves the cursor.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use thiserror::Error;
+
+use super::ServiceError;
+use crate::code::Code;
+use crate::ids::{EventId, RelayName, ShardId, Tenant};
+use crate::port::query::Page;
+use crate::streams::envelope;
+use crate::streams::event::{Body, Event, EventError, Op};
+use crate::streams::exact::ExactRefusal;
+use crate::streams::name::{StreamKey, StreamName};
+use crate::streams::reading::{PageError, Selector, TokenError};
+use crate::time::UnixMillis;
+
+/// What a reader that the ring has passed is told, word for word.
+pub const LAGGED: &str = "watch lagged; resync required";
+
+/// An event as it is handed over: id and time are the host's to give where they are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventInput {
+    /// With one, the same append again is recognized.
+    pub id: Option<EventId>,
+    pub ts: Option<UnixMillis>,
+    pub resource_type: String,
+    pub resource_id: String,
+    pub op: Op,
+    pub schema_version: u32,
+    pub node_uuid: Option<String>,
+    pub correlation_id: Option<String>,
+    /// Why it happened, in words.
+    pub cause: Option<String>,
+    pub headers: BTreeMap<String, String>,
+    pub content_type: Option<String>,
+    pub body: Body,
+}
+
+impl EventInput {
+    /// With what the host gives where the caller left it out.
+    pub fn into_event(self, made_id: impl FnOnce() -> EventId, now: UnixMillis) -> Event {
+        Event {
+            id: self.id.unwrap_or_else(made_id),
+            ts: self.ts.unwrap_or(now),
+            resource_type: self.resource_type,
+            resource_id: self.resource_id,
+            op: self.op,
+            schema_version: self.schema_version,
+            node_uuid: self.node_uuid,
+            correlation_id: self.correlation_id,
+            cause: self.cause,
+            headers: self.headers,
+            content_type: self.content_type,
+            body: self.body,
+        }
+    }
+}
+
+/// Events of one stream to append, all or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendRequest {
+    pub stream: StreamKey,
+    pub events: Vec<EventInput>,
+    /// Only if the stream ends at this number; 0 = it has never had an event.
+    pub expected_seq: Option<u64>,
+}
+
+/// What became of an append. Either way it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Appended {
+    Numbered {
+        /// In the order of the request.
+        ids: Vec<EventId>,
+        seqs: Vec<u64>,
+        /// Places in the request of events that were there already with the same content.
+        duplicates: Vec<usize>,
+    },
+    /// They will be numbered; nobody had done it in time.
+    Accepted { ids: Vec<EventId> },
+}
+
+/// An event as it is read. Its payload is in it, wherever it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventPiece {
+    pub stream: StreamKey,
+    pub seq: u64,
+    /// Its envelope without tenant, stream and seq ([`crate::streams::envelope::unpack`]).
+    pub packed: Bytes,
+    /// Where a reader goes on behind it: the text of an SSE id, and `resume_token`.
+    pub cursor: Arc<str>,
+}
+
+impl EventPiece {
+    /// The protobuf of `EventEnvelope`.
+    pub fn proto(&self) -> Vec<u8> {
+        envelope::wire(&self.stream, self.seq, &self.packed, Some(&self.cursor))
+    }
+}
+
+/// A page of one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPage {
+    pub events: Vec<EventPiece>,
+    /// The first and the last number that is kept; `last + 1` and `last` of an empty one.
+    pub first: u64,
+    pub last: u64,
+    /// After which number the next page begins.
+    pub upto: u64,
+    /// It goes up to the end as it is now.
+    pub is_end: bool,
+}
+
+/// A page of many streams, by name and number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventsPage {
+    pub events: Vec<EventPiece>,
+    /// None = there is nothing else now.
+    pub next_cursor: Option<String>,
+}
+
+/// A stream as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSummary {
+    pub stream: StreamKey,
+    /// The first number that is kept, and the highest given out.
+    pub first: u64,
+    pub last: u64,
+    /// Bytes of all events that it ever had.
+    pub bytes: u64,
+    /// Who reads it by name, at this host.
+    pub readers: u64,
+}
+
+/// A stream by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamDetail {
+    pub summary: StreamSummary,
+    pub shard: ShardId,
+    /// This host numbers it.
+    pub is_owned_here: bool,
+    /// Up to where the feed names its events.
+    pub named_to: u64,
+    /// The highest number of a delete that compaction dropped; 0 = none.
+    pub purged: u64,
+    /// Pattern of the `[[stream]]` section that it goes by; none = the defaults.
+    pub settings: Option<String>,
+    /// Relays that take it, with the number up to which they are done.
+    pub relays: Vec<(RelayName, u64)>,
+}
+
+/// What a subscription reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subscribed {
+    /// These, in any order among each other; at most [`crate::streams::limits::NAMED_STREAMS_MAX`].
+    Streams(Vec<StreamName>),
+    Many(Selector),
+}
+
+/// Where a subscription begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the earliest that is kept.
+    Earliest,
+    /// With what comes from now on.
+    Latest,
+    /// Behind these numbers; streams that aren't here begin with the earliest. For named streams only.
+    Positions(BTreeMap<StreamName, u64>),
+    /// Behind the [`EventPiece::cursor`] of an event.
+    Cursor(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscribeRequest {
+    pub tenant: Tenant,
+    pub what: Subscribed,
+    pub start: Start,
+    /// Most events of one page of replay; 0 = `events.replay_max_batch`.
+    pub replay_events: u64,
+}
+
+/// How a subscription ends.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SubscriptionEnd {
+    /// The ring has passed it; it resumes with its last cursor.
+    #[error("{}", LAGGED)]
+    Lagged,
+    /// It took nothing for `events.stall_timeout`; it resumes with its last cursor.
+    #[error("nothing was taken for {0:?}: the subscription was cut off, resume it with its last cursor")]
+    Stalled(std::time::Duration),
+    /// What comes next isn't kept any more, can't be read, or the host or its store isn't there.
+    #[error(transparent)]
+    Failed(#[from] ServiceError),
+}
+
+impl SubscriptionEnd {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Lagged => Code::EVENT_LAGGED,
+            Self::Stalled(_) => Code::EVENT_STALLED,
+            Self::Failed(error) => error.code(),
+        }
+    }
+}
+
+/// A subscription: what is stored first, then what is new. Dropped, it is over.
+#[async_trait]
+pub trait Subscription: Send {
+    /// The next events in order, one at least and about 32 KiB at most; waits for them. It may be dropped while it waits, and nothing is
+    /// lost. Who takes nothing for a second holds no memory: what he was to have is read again. After an end there is nothing.
+    async fn next(&mut self) -> Result<Vec<EventPiece>, SubscriptionEnd>;
+
+    /// The cursor behind what [`Self::next`] gave last; none before it is known where it begins.
+    fn cursor(&self) -> Option<Arc<str>>;
+
+    /// Waits until the subscription is cut off because nothing was taken for `events.stall_timeout`: for a surface that hangs in a write.
+    fn cut(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// An event with the number that it had elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportEvent {
+    pub seq: u64,
+    /// With id and time.
+    pub event: EventInput,
+}
+
+/// What an act on a stream would do, or did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamActed {
+    /// Events that go, or went: those of whole chunks from the front.
+    pub events: u64,
+    /// The first number that is kept afterwards.
+    pub first: u64,
+    pub last: u64,
+}
+
+/// What an operator does, and why; it is audited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamAct {
+    pub stream: StreamKey,
+    /// It says what it would do, and does nothing.
+    pub is_plan: bool,
+    pub actor: String,
+    pub reason: String,
+}
+
+/// What a relay does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayState {
+    Running,
+    /// An operator had it pause.
+    Paused,
+    /// A refusal or an overtaken range stopped it, as its settings say.
+    Stopped,
+}
+
+impl RelayState {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for RelayState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A relay, as far as the shards of this host go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayView {
+    pub name: RelayName,
+    /// Pattern of the streams that it takes.
+    pub streams: String,
+    pub transport: String,
+    pub state: RelayState,
+    /// Why it is stopped or waits, in words.
+    pub reason: Option<String>,
+    /// Streams with events that it hasn't settled.
+    pub streams_behind: u64,
+    /// Events that were named and aren't settled.
+    pub lag_events: u64,
+    /// Age of the earliest of those that are in memory.
+    pub lag: Option<std::time::Duration>,
+    pub in_flight: u64,
+    /// Since this host took its shards over.
+    pub delivered: u64,
+    pub refused: u64,
+    /// Events that retention took before it had them.
+    pub overtaken: u64,
+}
+
+/// A relay with its place in streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayDetail {
+    pub view: RelayView,
+    /// Streams that are behind, by name, at most 100 of them.
+    pub behind: Vec<RelayStreamView>,
+}
+
+/// Where a relay stands in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayStreamView {
+    pub stream: StreamKey,
+    /// Everything up to here is settled.
+    pub upto: u64,
+    /// Up to where the feed names events.
+    pub named_to: u64,
+    /// Grows with each seek.
+    pub generation: u64,
+}
+
+/// Where a relay goes on in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// With the event that follows this number.
+    After(u64),
+    /// With the earliest that is kept.
+    Earliest,
+    /// Behind what is there now.
+    Latest,
+}
+
+/// An operator sets a relay's place in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeekRequest {
+    pub relay: RelayName,
+    pub stream: StreamKey,
+    pub to: SeekTo,
+    pub actor: String,
+    pub reason: String,
+}
+
+/// How streams do at this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Events numbered here since the start.
+    pub appended: u64,
+    /// Events on the doorsteps and before the owners, that aren't numbered.
+    pub waiting: u64,
+    pub readers: u64,
+    pub readers_max: u64,
+    /// Readers that the ring passed, since the start.
+    pub lagged: u64,
+    pub rings: u64,
+    pub ring_bytes: u64,
+    pub replay_bytes: u64,
+    /// Events that retention and compaction took, since the start.
+    pub trimmed: u64,
+    pub compacted: u64,
+    pub overtaken: u64,
+}
+
+/// Why a request about streams failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StreamError {
+    /// `index` names the event in the request, from 0.
+    #[error("event {index}: {error}")]
+    Event { index: usize, error: EventError },
+    #[error(transparent)]
+    Exact(#[from] ExactRefusal),
+    #[error("event id {id} was used before with other content: choose another id, or send exactly the same again")]
+    IdTaken { id: EventId },
+    /// An append goes into one commit, or not at all.
+    #[error("the append has {bytes} bytes with all its events, at most {bytes_max} are taken at once: split it")]
+    AppendTooLarge { bytes: usize, bytes_max: usize },
+    #[error(transparent)]
+    Read(#[from] PageError),
+    /// Something that a reader of many streams should have had next is gone.
+    #[error("events behind this cursor aren't kept any more: begin again without one")]
+    Expired,
+    #[error("events can't be read: {0}")]
+    Unreadable(String),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("cursor {text:?} isn't one of this subscription: use the text of the last event's id, or none")]
+    Cursor { text: String },
+    #[error("{0} isn't empty: events are imported into streams that never had one")]
+    NotEmpty(StreamKey),
+    /// An import has another number where this one belongs.
+    #[error("event {index} has seq {seq}, where {expected} comes next: numbers go without a gap, from 1")]
+    ImportOrder { index: usize, seq: u64, expected: u64 },
+    #[error("relay {relay} can't go to {asked} in {stream}, which has {first} to {last}")]
+    Seek { relay: RelayName, stream: StreamKey, asked: u64, first: u64, last: u64 },
+    #[error("relay {relay} doesn't take {stream}")]
+    NotRelayed { relay: RelayName, stream: StreamKey },
+}
+
+impl StreamError {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Event { error, .. } => match error {
+                EventError::Input(error) => error.code(),
+                EventError::ReadOnly(_) => Code::STREAM_READ_ONLY,
+                EventError::PayloadTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
+                EventError::NoSchemaVersion | EventError::SchemaVersion { .. } => Code::SCHEMA_VERSION,
+            },
+            Self::Exact(ExactRefusal::ExpectedSeq { .. }) => Code::STREAM_EXPECTED_SEQ,
+            Self::Exact(ExactRefusal::IdTaken { .. }) | Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
+            Self::Exact(ExactRefusal::Empty) | Self::ImportOrder { .. } => Code::SCHEMA_VALIDATION_FAILED,
+            Self::Exact(ExactRefusal::Full { .. }) => Code::STREAM_FULL,
+            Self::AppendTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
+            Self::Read(PageError::Expired { .. }) | Self::Expired => Code::EVENT_CURSOR_EXPIRED,
+            Self::Read(PageError::Ahead { .. }) => Code::EVENT_CURSOR_AHEAD,
+            Self::Read(PageError::Unreadable { .. }) | Self::Unreadable(_) => Code::STORAGE_CORRUPT,
+            Self::Token(_) | Self::Cursor { .. } => Code::EVENT_CURSOR,
+            Self::NotEmpty(_) => Code::STREAM_NOT_EMPTY,
+            Self::Seek { .. } | Self::NotRelayed { .. } => Code::RELAY_SEEK,
+        }
+    }
+}
+
+/// Event streams of this host. Tenants given are those the credential allows; none = all.
+#[async_trait]
+pub trait StreamService: Send + Sync + 'static {
+    /// Appends. Without `expected_seq` it waits up to 5 s for the numbers. Repeated with the same ids it does nothing twice.
+    async fn append(&self, request: AppendRequest) -> Result<Appended, ServiceError>;
+    /// Imports a part of a stream that is kept elsewhere, with its numbers, ids and times: into a stream that has never had an event, or
+    /// behind the part that was imported before.
+    async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Result<StreamActed, ServiceError>;
+
+    /// A page of a stream after a number; none = from the earliest that is kept. `limit` 0 = `events.replay_max_batch`. A stream that
+    /// never had an event isn't found.
+    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64)
+    -> Result<StreamPage, ServiceError>;
+    /// A page of many streams, by name and number.
+    async fn read_many(
+        &self,
+        tenant: &Tenant,
+        selector: &Selector,
+        cursor: Option<&str>,
+        limit: u64,
+    ) -> Result<EventsPage, ServiceError>;
+    /// Streams of a tenant by name, those that begin with `prefix`.
+    async fn streams(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<StreamSummary>, ServiceError>;
+    async fn stream(&self, stream: &StreamKey) -> Result<StreamDetail, ServiceError>;
+    async fn subscribe(&self, request: SubscribeRequest) -> Result<Box<dyn Subscription>, ServiceError>;
+
+    /// Takes away what is before a number, or all; whole chunks go, and nothing that a holding relay lacks.
+    async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Result<StreamActed, ServiceError>;
+    /// Takes away all events. The stream goes on with the next number when it is appended to again.
+    async fn delete(&self, act: &StreamAct) -> Result<StreamActed, ServiceError>;
+
+    async fn relays(&self) -> Result<Vec<RelayView>, ServiceError>;
+    async fn relay(&self, name: &RelayName) -> Result<RelayDetail, ServiceError>;
+    /// Lets what is under way end, and sends nothing more. Paused again it is no error.
+    async fn pause_relay(&self, name: &RelayName, actor: &str, reason: &str) -> Result<RelayView, ServiceError>;
+    /// Goes on with a relay that was paused, or that stopped by itself.
+    async fn resume_relay(&self, name: &RelayName, actor: &str, reason: &str) -> Result<RelayView, ServiceError>;
+    /// Lets what is under way in the stream end, and goes on elsewhere. Below what is kept it is refused; what it skips is audited.
+    async fn seek_relay(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError>;
+
+    async fn stream_stats(&self) -> Result<StreamStats, ServiceError>;
+}

@@ -1,0 +1,86 @@
+//! Event streams.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::port::store::StoreError;
+use waybill_core::port::stream_store::{
+    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStore,
+};
+use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
+use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_core::streams::records::{
+    Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
+};
+use waybill_core::time::UnixMillis;
+
+use super::{Bounded, WALK_TIMES, within};
+
+#[async_trait]
+impl StreamStore for Bounded<dyn StreamStore> {
+    async fn stream_shard(&self, shard: ShardId) -> Result<StreamShardRecord, StoreError> {
+        within!(self.stream_shard(shard))
+    }
+    async fn stream_pass(&self, shard: ShardId, query: &PassQuery) -> Result<PassFound, StoreError> {
+        within!(self.stream_pass(shard, query))
+    }
+    async fn commit_streams(&self, commit: StreamCommit) -> Result<StreamCommitted, StoreError> {
+        within!(self.commit_streams(commit))
+    }
+    async fn append_at_door(&self, appends: &[(ShardId, Arc<Append>)]) -> Result<(), StoreError> {
+        within!(self.append_at_door(appends))
+    }
+    async fn append_exact(
+        &self,
+        append: &ExactAppend,
+        now: UnixMillis,
+    ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError> {
+        within!(self.append_exact(append, now))
+    }
+    async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
+        within!(self.stream_slice(stream, after, bytes_max))
+    }
+    async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
+        within!(self.feed_ends(shards))
+    }
+    async fn feed_slice(&self, shard: ShardId, pos: u64) -> Result<Option<FeedSlice>, StoreError> {
+        within!(self.feed_slice(shard, pos))
+    }
+    async fn feed(&self, shard: ShardId, after: u64, limit: usize) -> Result<Vec<FeedRecord>, StoreError> {
+        within!(self.feed(shard, after, limit))
+    }
+    async fn feed_before(&self, shard: ShardId, before: UnixMillis, limit: usize) -> Result<Option<u64>, StoreError> {
+        within!(self.feed_before(shard, before, limit))
+    }
+    async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
+        within!(self.scan_streams(query))
+    }
+    async fn relay_slice(
+        &self,
+        relay: &RelayName,
+        stream: &StreamKey,
+        after: u64,
+        bytes_max: usize,
+    ) -> Result<RelaySlice, StoreError> {
+        within!(self.relay_slice(relay, stream, after, bytes_max))
+    }
+    async fn relay_streams(
+        &self,
+        relay: &RelayName,
+        of: ShardOf,
+        behind: Option<&StreamKey>,
+        limit: usize,
+    ) -> Result<RelayPage, StoreError> {
+        within!(self.relay_streams(relay, of, behind, limit), WALK_TIMES)
+    }
+    async fn upkeep_slice(
+        &self,
+        stream: &StreamKey,
+        relays: &[RelayName],
+        after: u64,
+        bytes_max: usize,
+    ) -> Result<(StreamSlice, Vec<Checkpoint>), StoreError> {
+        within!(self.upkeep_slice(stream, relays, after, bytes_max))
+    }
+}

@@ -1,0 +1,162 @@
+//! The bound of all pages of replay, and the watch over readers who take nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::service::streams::SubscriptionEnd;
+use waybill_core::streams::settings::EventsSettings;
+
+use super::super::Shared;
+use super::Reader;
+
+/// Pages are counted in these, so that a bound of many gigabytes fits.
+const UNIT: usize = 1024;
+/// Who takes nothing for so long gives its page back.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often readers are looked at.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// A reader with what it holds.
+pub(super) struct Held {
+    pub reader: Reader,
+    /// The place of the page that it hands on.
+    pub page: Option<OwnedSemaphorePermit>,
+    pub end: Option<SubscriptionEnd>,
+}
+
+impl Held {
+    /// The page is handed on, or given back.
+    fn drop_page(&mut self) {
+        if self.page.take().is_some() {
+            self.reader.drop_page();
+        }
+    }
+}
+
+/// What a subscription shares with who watches it.
+pub(super) struct Watched {
+    pub held: Mutex<Held>,
+    taken_at: Mutex<Instant>,
+    /// Somebody waits for what comes next.
+    is_waiting: AtomicBool,
+    pub cut: CancellationToken,
+}
+
+impl Watched {
+    /// Somebody waits from now on, until what is answered is dropped.
+    pub fn wait(&self) -> Waiting<'_> {
+        self.is_waiting.store(true, Ordering::Release);
+        Waiting(self)
+    }
+}
+
+/// Somebody waits for what comes next.
+pub(super) struct Waiting<'a>(&'a Watched);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        *self.0.taken_at.lock() = Instant::now();
+        self.0.is_waiting.store(false, Ordering::Release);
+    }
+}
+
+/// All readers of this host.
+pub(crate) struct Readers {
+    watched: Mutex<(u64, HashMap<u64, Arc<Watched>>)>,
+    places: Arc<Semaphore>,
+    units: u32,
+}
+
+impl Readers {
+    pub fn new(settings: &EventsSettings) -> Self {
+        let units = u32::try_from(settings.replay_bytes_total / UNIT).unwrap_or(u32::MAX).max(1);
+        let places = usize::try_from(units).unwrap_or(1).min(Semaphore::MAX_PERMITS);
+        Self { watched: Mutex::default(), places: Arc::new(Semaphore::new(places)), units }
+    }
+
+    pub fn count(&self) -> usize {
+        self.watched.lock().1.len()
+    }
+
+    /// Bytes of pages that are in memory now.
+    pub fn replay_bytes(&self) -> usize {
+        (self.units as usize).saturating_sub(self.places.available_permits()) * UNIT
+    }
+
+    /// A place for a page of so many bytes; waits until there is one.
+    pub(super) async fn place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        if bytes == 0 {
+            return None;
+        }
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        // Nobody closes it.
+        Arc::clone(&self.places).acquire_many_owned(units).await.ok()
+    }
+
+    /// Takes a reader in, if there is room for another one.
+    pub(super) fn admit(&self, reader: Reader, count_max: usize) -> Result<(u64, Arc<Watched>), ServiceError> {
+        let mut watched = self.watched.lock();
+        if watched.1.len() >= count_max {
+            return Err(full(count_max));
+        }
+        watched.0 += 1;
+        let id = watched.0;
+        let held = Held { reader, page: None, end: None };
+        let one = Arc::new(Watched {
+            held: Mutex::new(held),
+            taken_at: Mutex::new(Instant::now()),
+            is_waiting: AtomicBool::new(false),
+            cut: CancellationToken::new(),
+        });
+        watched.1.insert(id, Arc::clone(&one));
+        Ok((id, one))
+    }
+
+    /// Whether another one would be let in.
+    pub fn check(&self, count_max: usize) -> Result<(), ServiceError> {
+        if self.count() < count_max { Ok(()) } else { Err(full(count_max)) }
+    }
+
+    pub(super) fn leave(&self, id: u64) {
+        self.watched.lock().1.remove(&id);
+    }
+}
+
+fn full(count_max: usize) -> ServiceError {
+    ServiceError::Unavailable(format!(
+        "it has {count_max} subscriptions, as many as events.subscriptions_max allows: ask another host, or try again later"
+    ))
+}
+
+/// Gives back pages that nobody takes, and cuts off who takes nothing for long. Runs until the engine ends.
+pub(in crate::streams) async fn sweep(shared: Arc<Shared>) {
+    loop {
+        sleep(SWEEP_EVERY).await;
+        let stall = shared.settings().events.stall_timeout;
+        let all: Vec<Arc<Watched>> = shared.readers.watched.lock().1.values().cloned().collect();
+        for watched in &all {
+            let idle = watched.taken_at.lock().elapsed();
+            if watched.is_waiting.load(Ordering::Acquire) || idle < PAGE_TIMEOUT {
+                continue;
+            }
+            let mut held = watched.held.lock();
+            held.drop_page();
+            if idle >= stall && held.end.is_none() {
+                held.end = Some(SubscriptionEnd::Stalled(stall));
+                watched.cut.cancel();
+                shared.meter.stalled();
+            }
+        }
+        let (rings, bytes) = shared.rings.size();
+        shared.meter.rings(rings, bytes);
+        shared.meter.readers(all.len());
+        shared.meter.replay_bytes(shared.readers.replay_bytes());
+    }
+}

@@ -1,0 +1,131 @@
+//! `/v1/relays`: what brings events of streams to brokers.
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use waybill_api::list::List;
+use waybill_api::relays::{RelayAct, RelayDetailView, RelayPlace, RelayStatus, SeekRelay, StreamEnd};
+use waybill_core::ids::RelayName;
+use waybill_core::port::missing::Missing;
+use waybill_core::port::service::streams::{SeekRequest, SeekTo};
+use waybill_core::streams::access::StreamRight;
+use waybill_core::streams::name::StreamKey;
+
+use super::dead_letters::note;
+use super::ok;
+use super::streams::{named, service};
+use crate::app::App;
+use crate::body;
+use crate::caller::Caller;
+use crate::limits::NOTE_BYTES_MAX;
+use crate::openapi::Problems;
+use crate::problem::Problem;
+
+/// A name that can't be one isn't configured.
+fn relay(text: &str) -> Result<RelayName, Problem> {
+    RelayName::new(text).map_err(|_| Problem::not_found(Missing::Relay, text))
+}
+
+/// List relays
+///
+/// How far each is, as far as the shards of this host go. A credential of some tenants doesn't see why one stands still.
+#[utoipa::path(get, path = "/v1/relays", tag = "relays", operation_id = "listRelays",
+    responses((status = 200, description = "The configured relays.", body = List<RelayStatus>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    let mut shown: Vec<_> = service(&app)?.relays().await?.into_iter().map(RelayStatus::from).collect();
+    if !caller.sees_all() {
+        // It may name streams and peers of others.
+        shown.iter_mut().for_each(|relay| relay.reason = None);
+    }
+    ok(&List::whole(shown))
+}
+
+/// Show a relay
+///
+/// With the streams in which it is behind, at most 100 of them; a credential of some tenants sees those of its own.
+#[utoipa::path(get, path = "/v1/relays/{name}", tag = "relays", operation_id = "showRelay",
+    params(("name" = String, Path, description = "Relay.")),
+    responses((status = 200, description = "The relay.", body = RelayDetailView), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let mut found = service(&app)?.relay(&relay(&name)?).await?;
+    if !caller.sees_all() {
+        found.view.reason = None;
+    }
+    found.behind.retain(|place| {
+        caller.sees(Some(place.stream.tenant.as_str())) && caller.0.has(StreamRight::Read, &place.stream.name)
+    });
+    ok(&RelayDetailView::from(found))
+}
+
+/// Send nothing more
+///
+/// What is under way ends first. It stays paused when the host starts again.
+#[utoipa::path(post, path = "/v1/relays/{name}/pause", tag = "relays", operation_id = "pauseRelay",
+    params(("name" = String, Path, description = "Relay.")), request_body = Option<RelayAct>,
+    responses((status = 200, description = "The relay.", body = RelayStatus), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked = why(&app, request).await?;
+    ok(&RelayStatus::from(service(&app)?.pause_relay(&relay(&name)?, caller.name(), &asked.reason).await?))
+}
+
+/// Go on with a relay
+///
+/// One that was paused, or that a refusal or an overtaken range stopped.
+#[utoipa::path(post, path = "/v1/relays/{name}/resume", tag = "relays", operation_id = "resumeRelay",
+    params(("name" = String, Path, description = "Relay.")), request_body = Option<RelayAct>,
+    responses((status = 200, description = "The relay.", body = RelayStatus), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked = why(&app, request).await?;
+    ok(&RelayStatus::from(service(&app)?.resume_relay(&relay(&name)?, caller.name(), &asked.reason).await?))
+}
+
+async fn why(app: &App, request: Request) -> Result<RelayAct, Problem> {
+    let asked: RelayAct = body::json_or_default(app, request).await?;
+    note("reason", &asked.reason, NOTE_BYTES_MAX)?;
+    Ok(asked)
+}
+
+/// Go on elsewhere in a stream
+///
+/// What is under way there ends first. Backward, events are sent again; forward, they are skipped, which is audited. Where nothing is kept
+/// it can't go.
+#[utoipa::path(post, path = "/v1/relays/{name}/seek", tag = "relays", operation_id = "seekRelay",
+    params(("name" = String, Path, description = "Relay.")), request_body = SeekRelay,
+    responses((status = 200, description = "Where it goes on.", body = RelayPlace), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn seek(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked: SeekRelay = body::json(&app, request).await?;
+    note("reason", &asked.reason, NOTE_BYTES_MAX)?;
+    let to = match (asked.after, asked.to) {
+        (Some(after), None) => SeekTo::After(after),
+        (None, Some(StreamEnd::Earliest)) => SeekTo::Earliest,
+        (None, Some(StreamEnd::Latest)) => SeekTo::Latest,
+        _ => return Err(Problem::invalid("say either `after` a number or `to` earliest or latest").at("after")),
+    };
+    let stream = StreamKey { tenant: caller.own(asked.tenant.as_deref())?, name: named("stream", &asked.stream)? };
+    let (actor, reason) = (caller.name().to_owned(), asked.reason);
+    let request = SeekRequest { relay: relay(&name)?, stream, to, actor, reason };
+    ok(&RelayPlace::from(service(&app)?.seek_relay(request).await?))
+}
