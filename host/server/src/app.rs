@@ -17,7 +17,7 @@ use waybill_core::port::service::streams::StreamService;
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
 use crate::limits::Limits;
-use crate::metrics::MetricsHandle;
+use crate::metrics::{MetricsHandle, RouteSeries};
 use crate::openapi::operations;
 use crate::places::Places;
 use crate::readiness::Readiness;
@@ -91,6 +91,7 @@ pub(crate) struct Rule {
     pub template: Arc<str>,
     /// The methods that are documented, each with what it needs; none = it doesn't say.
     methods: Vec<(Method, Option<Permission>)>,
+    pub series: RouteSeries,
 }
 
 /// What is known of a request by its route and method.
@@ -110,7 +111,11 @@ pub(crate) enum Entry {
 }
 
 /// Routes by path template.
-pub(crate) struct Rules(HashMap<Arc<str>, Rule>);
+pub(crate) struct Rules {
+    documented: HashMap<Arc<str>, Rule>,
+    /// Of what no documented route matches, for metrics.
+    unmatched: Rule,
+}
 
 impl Rules {
     /// Reads them from the OpenAPI document, so that what is documented is what is enforced.
@@ -118,22 +123,22 @@ impl Rules {
         let mut rules: HashMap<Arc<str>, Rule> = HashMap::new();
         for operation in operations(api) {
             let template: Arc<str> = Arc::from(operation.path);
-            let rule = rules.entry(template.clone()).or_insert_with(|| Rule { template, methods: Vec::new() });
+            let rule = rules.entry(template.clone()).or_insert_with(|| Rule::new(template));
             rule.methods.push((operation.method, operation.permission));
         }
-        Self(rules)
+        Self { documented: rules, unmatched: Rule::new(Arc::from("unmatched")) }
     }
 
-    /// The rule of a template.
-    pub fn get(&self, template: &str) -> Option<&Rule> {
-        self.0.get(template)
+    /// The rule of a request whose route has this template; none = no route matched.
+    pub fn of_route(&self, matched: Option<&str>) -> &Rule {
+        matched.and_then(|template| self.documented.get(template)).unwrap_or(&self.unmatched)
     }
 
     /// What a request needs whose route has this template; none = no route matched. A route that isn't documented is closed,
     /// and so is a method without a permission; one that isn't documented doesn't exist.
     pub fn entry(&self, matched: Option<&str>, method: &Method) -> Entry {
         let Some(template) = matched else { return Entry::NoRoute };
-        let Some(rule) = self.get(template) else { return Entry::Closed };
+        let Some(rule) = self.documented.get(template) else { return Entry::Closed };
         let asked = if method == Method::HEAD { &Method::GET } else { method };
         match rule.methods.iter().find(|(known, _)| known == asked) {
             Some((_, Some(permission))) => Entry::Needs(*permission),
@@ -144,6 +149,10 @@ impl Rules {
 }
 
 impl Rule {
+    fn new(template: Arc<str>) -> Self {
+        Self { template, methods: Vec::new(), series: RouteSeries::default() }
+    }
+
     fn allow(&self) -> String {
         let names = self.methods.iter().map(|(method, _)| match *method {
             Method::GET => "GET,HEAD",

@@ -22,7 +22,6 @@ use crate::limits::{
     REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX, TRANSACTION_WAIT_MAX, TRANSACTIONS_MAX,
 };
 use crate::listen::check_names;
-use crate::metrics;
 use crate::places::{Full, Place, Sharer};
 use crate::problem::Problem;
 use crate::refusals::{Peer, Refusals};
@@ -44,8 +43,8 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let method = request.method().clone();
     let peer = request.extensions().get::<Peer>().copied();
     let matched = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let rule = matched.and_then(|path| app.rules.get(path));
-    let template: Arc<str> = rule.map_or_else(|| Arc::from("unmatched"), |rule| rule.template.clone());
+    let rule = app.rules.of_route(matched);
+    let template = &*rule.template;
     let entry = app.rules.entry(matched, &method);
     let runs_on = !matches!(method, Method::GET | Method::HEAD) && entry != Entry::Needs(Permission::Work);
     let mut place = None;
@@ -80,12 +79,12 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         }
     };
     if let Some(problem) = answer.extensions().get::<Problem>().filter(|problem| Refusals::concern(problem)) {
-        app.refusals.note(problem, peer, &template);
+        app.refusals.note(problem, peer, template);
     }
-    let response = finish(answer, &id, uri.path(), &template);
+    let response = finish(answer, &id, uri.path(), template);
     let took = started.elapsed();
-    tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = &*template, status = response.status().as_u16(), ?took, "answered");
-    metrics::request(template, &method, response.status(), took);
+    tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = template, status = response.status().as_u16(), ?took, "answered");
+    rule.series.request(&rule.template, &method, response.status(), took);
     match place {
         Some(place) => place.until_taken(response),
         None => response,

@@ -98,7 +98,7 @@ fn is_of_proxy(name: &HeaderName) -> bool {
     matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
 }
 
-const SEC_FETCH_SITE: &str = "sec-fetch-site";
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 fn of_page(act: &str) -> Problem {
     let text = format!(

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use metrics::{Unit, counter, gauge, histogram};
+use metrics::{Counter, Histogram, Unit, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use parking_lot::RwLock;
 use waybill_core::code::Code;
 
 use crate::edge::method_label;
@@ -231,11 +232,40 @@ fn describe(tables: &[&Table]) {
     }
 }
 
-pub(crate) fn request(template: Arc<str>, method: &Method, status: StatusCode, took: Duration) {
-    let method = method_label(method);
-    counter!("waybill_http_requests_total", "route" => template.clone(), "method" => method, "status" => status.as_str().to_owned())
-        .increment(1);
-    histogram!("waybill_http_request_duration_seconds", "route" => template, "method" => method).record(took);
+/// The series of one route. Each is found by its labels once, which takes several times as long as to count in it.
+#[derive(Default)]
+pub(crate) struct RouteSeries {
+    requests: RwLock<Vec<((&'static str, StatusCode), Counter)>>,
+    durations: RwLock<Vec<(&'static str, Histogram)>>,
+}
+
+impl RouteSeries {
+    /// Counts an answered request of the route with this template.
+    pub fn request(&self, template: &Arc<str>, method: &Method, status: StatusCode, took: Duration) {
+        let method = method_label(method);
+        let made = || {
+            let status = status.as_str().to_owned();
+            counter!("waybill_http_requests_total", "route" => template.clone(), "method" => method, "status" => status)
+        };
+        found(&self.requests, (method, status), made).increment(1);
+        let made =
+            || histogram!("waybill_http_request_duration_seconds", "route" => template.clone(), "method" => method);
+        found(&self.durations, method, made).record(took);
+    }
+}
+
+/// A series among those of a route, which are a handful.
+fn found<K: Copy + PartialEq, S: Clone>(known: &RwLock<Vec<(K, S)>>, labels: K, made: impl FnOnce() -> S) -> S {
+    let of_these = |known: &[(K, S)]| known.iter().find(|(key, _)| *key == labels).map(|(_, series)| series.clone());
+    if let Some(series) = of_these(&known.read()) {
+        return series;
+    }
+    let mut known = known.write();
+    of_these(&known).unwrap_or_else(|| {
+        let series = made();
+        known.push((labels, series.clone()));
+        series
+    })
 }
 
 /// A connection opened (1.0) or closed (-1.0).
