@@ -27,7 +27,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn new(status: Option<u16>, content_type: Option<String>, body: Bytes) -> Self {
-        let sha256 = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = format!("{:x}", Sha256::digest(&body));
         Self { status, code: None, content_type, location: None, sha256, bytes: body.len() as u64, body: Some(body) }
     }
 

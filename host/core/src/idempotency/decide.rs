@@ -144,6 +144,13 @@ pub fn decide(found: Option<&Entry>, act: &Act, now: UnixMillis) -> Decision {
     decision
 }
 
+/// What [`decide`] answers to a begin with a new token when that changes nothing; none = it may change something. Repeats are most
+/// of what is asked, and nothing is copied for them but their answer.
+pub fn known_answer(found: &Entry, hash: &RequestHash, now: UnixMillis) -> Option<Begun> {
+    let now = now.max(found.changed_at);
+    if found.is_over(now) { None } else { answer_to_another(found, hash, now) }
+}
+
 fn decide_on(entry: Option<&Entry>, act: &Act, now: UnixMillis) -> Decision {
     match act {
         Act::Begin { hash, token, ttl, lease } => begin(entry, hash, token, (*ttl, *lease), now),
@@ -198,23 +205,19 @@ fn begin(
             until,
         });
     };
-    if entry.hash != *hash {
-        return stays(Some(entry), Reply::Begin(Begun::Mismatch));
-    }
-    match &entry.state {
-        EntryState::Succeeded(answer) => stays(Some(entry), Reply::Begin(Begun::Succeeded(answer.clone()))),
-        EntryState::Failed(error) => stays(Some(entry), Reply::Begin(Begun::Failed(error.clone()))),
-        // The same begin again, whose first answer was lost.
-        EntryState::InFlight { lease_until: held } if entry.token == *token => begun(Entry {
-            state: EntryState::InFlight { lease_until: lease_until.max(*held) },
+    // The same begin again, whose first answer was lost.
+    let held = held_by(Some(entry), token).filter(|_| entry.hash == *hash);
+    if let Some((entry, held)) = held {
+        return begun(Entry {
+            state: EntryState::InFlight { lease_until: lease_until.max(held) },
             changed_at: now,
             until: entry.until.max(lease_until),
             ..entry.clone()
-        }),
-        EntryState::InFlight { lease_until: held } if *held > now => {
-            stays(Some(entry), Reply::Begin(Begun::Busy { lease_until: *held }))
-        }
-        EntryState::InFlight { .. } => begun(Entry {
+        });
+    }
+    match answer_to_another(entry, hash, now) {
+        Some(answer) => stays(Some(entry), Reply::Begin(answer)),
+        None => begun(Entry {
             token: token.clone(),
             begun: entry.begun.saturating_add(1),
             state: EntryState::InFlight { lease_until },
@@ -222,6 +225,20 @@ fn begin(
             until: entry.until.max(lease_until),
             ..entry.clone()
         }),
+    }
+}
+
+/// What a begin with a token of its own is answered without changing the entry; none = the key is to be had.
+fn answer_to_another(entry: &Entry, hash: &RequestHash, now: UnixMillis) -> Option<Begun> {
+    if entry.hash != *hash {
+        return Some(Begun::Mismatch);
+    }
+    match &entry.state {
+        EntryState::Succeeded(answer) => Some(Begun::Succeeded(answer.clone())),
+        EntryState::Failed(error) => Some(Begun::Failed(error.clone())),
+        EntryState::InFlight { lease_until } => {
+            (*lease_until > now).then_some(Begun::Busy { lease_until: *lease_until })
+        }
     }
 }
 

@@ -195,3 +195,27 @@ fn a_clock_behind_the_latest_change_neither_revives_nor_takes_over() {
     let entry = entry.unwrap();
     assert_eq!((entry.changed_at, entry.until), (at(50), at(150)));
 }
+
+#[test]
+fn what_is_known_without_a_decision_is_what_is_decided() {
+    let (hash, other) = (RequestHash::new("h").unwrap(), RequestHash::new("i").unwrap());
+    let fail = Act::Fail { token: token("a"), error: "no".to_owned() };
+    let mut known = 0;
+    for second in [None, Some(finish("a", "1")), Some(fail)] {
+        let acts: Vec<_> = [(0, begin_as("a", "h"))].into_iter().chain(second.map(|act| (5, act))).collect();
+        let entry = run(&acts).0.unwrap();
+        for hash in [&hash, &other] {
+            // Before its last change, in its lease, after its lease, after its end.
+            for now in [at(1), at(9), at(10), at(11), at(99), at(100), at(101)] {
+                let decision = decide(Some(&entry), &begin_as("b", hash.as_str()), now);
+                let decided = match decision.reply {
+                    Reply::Begin(begun) if !decision.changed => Some(begun),
+                    _ => None,
+                };
+                assert_eq!(known_answer(&entry, hash, now), decided, "{entry:?} at {now:?}");
+                known += usize::from(decided.is_some());
+            }
+        }
+    }
+    assert!(known > 20, "{known}");
+}

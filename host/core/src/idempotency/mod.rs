@@ -11,7 +11,7 @@ mod filter;
 mod settings;
 
 pub use answer::{Answer, cut_error};
-pub use decide::{Act, Applied, Begun, Decision, Grant, Op, Reply, decide};
+pub use decide::{Act, Applied, Begun, Decision, Grant, Op, Reply, decide, known_answer};
 pub use entry::{Entry, EntryKey, EntryState, StateWord, derived_id, is_derived};
 pub use filter::EntryFilter;
 pub use settings::{Keep, Settings};

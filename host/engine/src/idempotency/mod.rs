@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use waybill_api::idempotency::{BeginRequest, IdempotencyService, KeyView};
 use waybill_core::idempotency::{
-    Act, Answer, Applied, Begun, EntryFilter, EntryKey, EntryState, Op, Reply, Settings, cut_error, decide,
+    Act, Answer, Applied, Begun, EntryFilter, EntryKey, EntryState, Op, Reply, Settings, cut_error, known_answer,
 };
 use waybill_core::ids::{HoldToken, Tenant};
 use waybill_core::port::idempotency::{FoundEntry, Hold};
@@ -137,20 +137,19 @@ impl IdempotencyService for Idempotency {
     }
 
     async fn begin(&self, request: BeginRequest) -> Result<Begun, ServiceError> {
-        let (settings, now) = (self.shared.settings(), self.now());
+        let (settings, read) = (self.shared.settings(), self.shared.context.clock.now());
+        let now = self.shared.clock.lock().at(read);
+        let cached = self.shared.cache.get(&request.of, &settings, read);
+        if let Some(begun) = cached.and_then(|entry| known_answer(&entry, &request.hash, now)) {
+            self.shared.meter.begun(&begun, true);
+            return Ok(begun);
+        }
         let act = Act::Begin {
             hash: request.hash,
             token: HoldToken::of_bits(rand::random()),
             ttl: request.ttl.unwrap_or(settings.ttl),
             lease: request.lease.unwrap_or(settings.lease),
         };
-        if let Some(entry) = self.shared.cache.get(&request.of, &settings, self.shared.context.clock.now()) {
-            let known = decide(Some(&entry), &act, now);
-            if let (false, Reply::Begin(begun)) = (known.changed, known.reply) {
-                self.shared.meter.begun(&begun, true);
-                return Ok(begun);
-            }
-        }
         match self.act(&request.of, act).await?.reply {
             Reply::Begin(begun) => {
                 self.shared.meter.begun(&begun, false);
