@@ -14,9 +14,7 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{DoorKey, DoorRow, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{
-    Object, RecordIdKey, Row, Value, bool_of, bytes_of, int_of, millis_of, object, text_of, to_json,
-};
+use waybill_surreal::{Object, Row, Value, bool_of, bytes_of, int_of, millis_of, object, text_of, to_json};
 
 use super::{encoded, lacks, unreadable};
 use crate::codec::{CodecError, decode_door, encode_door};
