@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -66,6 +67,41 @@ impl OwnFolder {
     /// The same of several parts and not synced: for what can be told from damage and made again.
     pub(crate) fn write_unsynced(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         write_whole(&self.path(name), parts, false)
+    }
+
+    /// Notes that one of its files was used just now, for [`OwnFolder::keep_within`].
+    pub(crate) fn used(&self, name: &str) -> io::Result<()> {
+        rights::open_unfollowed(&self.path(name))?.set_modified(SystemTime::now())
+    }
+
+    /// Removes those of its files with this ending that were used longest ago, until the others have at most `bytes_max` bytes
+    /// together. Returns how many went.
+    pub(crate) fn keep_within(&self, ending: &str, bytes_max: u64) -> io::Result<usize> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if !entry.file_name().to_string_lossy().ends_with(ending) {
+                continue;
+            }
+            // One that another host has just removed needs no place.
+            let Ok(metadata) = entry.metadata() else { continue };
+            files.push((metadata.modified()?, metadata.len(), entry.path()));
+        }
+        files.sort_unstable();
+        let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        let mut removed = 0;
+        for (_, of_this, path) in files {
+            if bytes <= bytes_max {
+                break;
+            }
+            match fs::remove_file(path) {
+                Ok(()) => removed += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            bytes = bytes.saturating_sub(of_this);
+        }
+        Ok(removed)
     }
 
     /// Removes one of its files.
@@ -272,6 +308,23 @@ mod tests {
         assert_eq!((rights(&folder.path("file")), rights(&folder.path("new"))), (0o600, 0o600));
         assert_eq!(folder.names().unwrap().len(), 2, "nothing temporary stays");
         folder.remove("file").unwrap();
+    }
+
+    #[test]
+    fn beyond_a_bound_what_was_used_longest_ago_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = OwnFolder::open(place.path()).unwrap();
+        let old = SystemTime::now() - std::time::Duration::from_secs(1_000);
+        for name in ["a.code", "b.code", "c.code", "key"] {
+            folder.write_unsynced(name, &[&[0; 100]]).unwrap();
+            rights::open_unfollowed(&folder.path(name)).unwrap().set_modified(old).unwrap();
+        }
+        folder.used("a.code").unwrap();
+        assert_eq!(folder.keep_within(".code", 300).unwrap(), 0);
+        assert_eq!(folder.keep_within(".code", 199).unwrap(), 2);
+        let mut names = folder.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["a.code", "key"]);
     }
 
     #[test]
