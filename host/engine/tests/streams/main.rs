@@ -6,6 +6,7 @@
 mod append;
 mod lagged;
 mod many;
+mod meter;
 mod relay;
 mod retention;
 mod seam;

@@ -14,6 +14,7 @@ use waybill_core::port::service::streams::SubscriptionEnd;
 use waybill_core::streams::settings::EventsSettings;
 
 use super::super::Shared;
+use super::super::meter::StreamMeter;
 use super::Reader;
 
 /// Pages are counted in these, so that a bound of many gigabytes fits.
@@ -91,11 +92,16 @@ impl Readers {
     }
 
     /// A place for a page of so many bytes; waits until there is one.
-    pub(super) async fn place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn place(&self, bytes: usize, meter: &StreamMeter) -> Option<OwnedSemaphorePermit> {
         if bytes == 0 {
             return None;
         }
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        let free = Arc::clone(&self.places).try_acquire_many_owned(units).ok();
+        meter.page(free.is_none());
+        if free.is_some() {
+            return free;
+        }
         // Nobody closes it.
         Arc::clone(&self.places).acquire_many_owned(units).await.ok()
     }

@@ -62,7 +62,7 @@ impl Reading {
     }
 
     async fn read(&self, ask: Ask) -> Result<(), SubscriptionEnd> {
-        let page = self.shared.readers.place(ask.bytes()).await;
+        let page = self.shared.readers.place(ask.bytes(), &self.shared.meter).await;
         let answer = self.answer(&ask).await?;
         let mut held = self.watched.held.lock();
         held.page = page;

@@ -21,6 +21,7 @@ mod state;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -212,6 +213,12 @@ impl RelayDriver {
     pub fn meter(&self, shard: ShardId, owner: &StreamOwner) {
         let behind = owner.relays().iter().find(|relay| relay.name() == self.name()).map_or(0, Relay::streams_behind);
         super::meter::relay(self.name(), shard, self.lag_events(), self.lag().unwrap_or_default(), behind);
+        super::meter::in_flight(self.name(), self.state.in_flight.load(Ordering::Acquire));
+    }
+
+    /// The shard is another host's: what it lags there is told by that one.
+    pub fn meter_nothing(&self, shard: ShardId) {
+        super::meter::relay(self.name(), shard, 0, Duration::ZERO, 0);
     }
 }
 

@@ -31,6 +31,11 @@ const NUMBERS_BYTES: usize = 256 * 1024;
 
 impl Streams {
     pub(super) async fn append_events(&self, request: AppendRequest) -> Result<Appended, ServiceError> {
+        let appended = self.take_append(request).await;
+        appended.inspect_err(|error| self.shared.meter.refused(error.code()))
+    }
+
+    async fn take_append(&self, request: AppendRequest) -> Result<Appended, ServiceError> {
         let AppendRequest { stream, events, expected_seq } = request;
         let events = self.admit(&stream, events, true)?;
         let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
