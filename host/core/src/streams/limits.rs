@@ -35,6 +35,8 @@ pub const SEALED_BYTES: usize = 256 * 1024;
 pub const MERGE_FAN: usize = 16;
 /// Bytes of chunks that one act of upkeep reads and writes.
 pub const UPKEEP_BYTES_MAX: usize = 1024 * 1024;
+/// Resources that one pass of compaction holds in memory: the next pass is about those behind. About 200 bytes each.
+pub const COMPACT_RESOURCES_MAX: usize = 100_000;
 /// Default of `events.retention_per_stream`, in events.
 pub const RETENTION_EVENTS_DEFAULT: u64 = 10_000;
 /// Default of `events.tombstone_keep`.

@@ -184,7 +184,7 @@ fn a_reader_from_before_a_dropped_delete_is_told_to_begin_anew() {
         scene.put("s", &["1a", "2a-", "3b"]);
         scene.commit(None);
         let (view, compaction) = (scene.view("s"), Compaction { tombstone_keep: Some(Duration::ZERO) });
-        let mut latest = Latest::default();
+        let mut latest = Latest::behind(None, usize::MAX);
         view.chunks.iter().for_each(|chunk| latest.see(chunk));
         let act = compact(&view, &latest, &compaction, UnixMillis(10), rules);
         scene.commit(act);
