@@ -73,6 +73,8 @@ pub struct Relay {
     windows: BTreeMap<StreamKey, Window>,
     /// The stream that was served last: they take turns.
     served: Option<StreamKey>,
+    /// The stream that was read last: those behind it are read next, so that none waits for as long as others have something new.
+    read: Option<StreamKey>,
     /// Events that retention took before it had them.
     overtaken: u64,
 }
@@ -87,6 +89,7 @@ impl Relay {
             work: Work::default(),
             windows: BTreeMap::new(),
             served: None,
+            read: None,
             overtaken: 0,
         }
     }
@@ -168,31 +171,48 @@ impl Relay {
         }
     }
 
-    /// Streams to read, with the number to read after: at most `count`.
-    pub fn windows_wanted(&self, count: usize) -> Vec<(StreamKey, u64)> {
-        let (mut wanted, mut bytes) =
-            (Vec::new(), self.windows.values().map(|window| window.weight().1).sum::<usize>());
-        for (stream, behind) in self.work.iter() {
-            if wanted.len() >= count {
+    /// Streams to read, with the number to read after: at most `count`, but for those that `is_left` says to leave for now. They are read as
+    /// far as there is room for all of them together: with nothing in memory there is always room for one.
+    pub fn windows_wanted(&self, count: usize, is_left: impl Fn(&StreamKey) -> bool) -> Vec<(StreamKey, u64)> {
+        let mut bytes = self.windows.values().map(|window| window.weight().1).sum::<usize>();
+        let mut wanted = Vec::new();
+        for (stream, behind) in self.work.behind(self.read.as_ref()) {
+            let window = self.windows.get(stream);
+            // What is in memory of a stream mustn't keep the others out: it has more only while half of the room is free.
+            let is_loaded = window.is_some_and(|window| window.weight().1 > 0);
+            let room = if is_loaded { self.settings.window_bytes / 2 } else { self.settings.window_bytes };
+            let after = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
+            if wanted.len() >= count || (after > self.settings.window_bytes && bytes > 0) {
                 break;
             }
-            let window = self.windows.get(stream);
-            let (events, own_bytes) = window.map_or((0, 0), Window::weight);
-            let covered = window.map_or(0, Window::covered);
-            let is_unread = window.is_none_or(Window::is_fresh) || covered < behind.named_to;
-            let is_seeking = window.is_some_and(|window| window.seek().is_some());
-            let has_room =
-                events < self.settings.window_events && (bytes < self.settings.window_bytes || own_bytes == 0);
-            if is_unread && has_room && !is_seeking {
-                wanted.push((stream.clone(), covered));
-                bytes = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
+            if (after <= room || bytes == 0)
+                && let Some(from) = self.wanted_from(window, behind.named_to)
+                && !is_left(stream)
+            {
+                wanted.push((stream.clone(), from));
+                bytes = after;
             }
         }
         wanted
     }
 
+    /// Whether a stream is still to be read after this number, as it was before it was read: the look brought nothing.
+    pub fn still_wants(&self, stream: &StreamKey, after: u64) -> bool {
+        let named_to = self.work.get(stream).map(|behind| behind.named_to);
+        named_to.is_some_and(|named_to| self.wanted_from(self.windows.get(stream), named_to) == Some(after))
+    }
+
+    /// After which number a stream is to be read, as far as it alone is concerned; none = not now.
+    fn wanted_from(&self, window: Option<&Window>, named_to: u64) -> Option<u64> {
+        let Some(window) = window else { return Some(0) };
+        let is_unread = window.is_fresh() || window.covered() < named_to;
+        let has_room = window.weight().0 < self.settings.window_events;
+        (is_unread && has_room && window.seek().is_none()).then(|| window.covered())
+    }
+
     /// Takes what was read of a stream. Answers what retention took before the relay had it.
     pub fn take_window(&mut self, stream: &StreamKey, read: &RelaySlice) -> Option<Overtaken> {
+        self.read = Some(stream.clone());
         let window = self.windows.entry(stream.clone()).or_insert_with(|| Window::new(read.checkpoint.clone()));
         if window.seek().is_some() {
             return None;

@@ -10,6 +10,7 @@ use crate::streams::envelope;
 use crate::streams::event::Event;
 use crate::streams::event::tests::event;
 use crate::streams::fixtures::stream;
+use crate::streams::limits::UPKEEP_BYTES_MAX;
 use crate::streams::name::StreamPattern;
 use crate::streams::records::{FeedPart, FeedRecord, Refusal, StreamDead, StreamHead, StreamRest};
 use crate::time::{Monotonic, UnixMillis};
@@ -45,7 +46,7 @@ fn relay(read: &RelaySlice) -> Relays {
     let last = read.slice.head.last;
     assert_eq!(relay.feed_wanted(&record(last)), Some(0));
     relay.take_feed(&(1..=last).map(named).collect::<Vec<_>>(), &record(last));
-    assert_eq!(relay.windows_wanted(9), [(stream("a"), 0)]);
+    assert_eq!(relay.windows_wanted(9, |_| false), [(stream("a"), 0)]);
     relay.take_window(&stream("a"), read);
     Relays::new(vec![relay])
 }
@@ -147,7 +148,7 @@ fn a_stream_that_wasnt_read_holds_the_mark() {
     sent(&mut relays);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
     assert_eq!(commit(&mut relays), (Some((1, vec![])), 1));
-    assert_eq!(one(&mut relays).windows_wanted(9), [(stream("b"), 0)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("b"), 0)]);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_seek_waits_for_what_is_in_flight_and_later_words_for_it_are_dropped() {
     assert_eq!(generation, Some((1, 0)));
     relays.applied(flight);
     assert!(!one(&mut relays).answer(&stream("a"), 3, 0, RelayOutcome::Acknowledged));
-    assert_eq!(one(&mut relays).windows_wanted(9), [(stream("a"), 0)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("a"), 0)]);
     let sought = RelaySlice { checkpoint: Checkpoint { generation: 1, ..Checkpoint::default() }, ..read };
     one(&mut relays).take_window(&stream("a"), &sought);
     assert_eq!(sent(&mut relays), [1, 2, 3]);
@@ -197,6 +198,41 @@ fn who_finds_the_feed_trimmed_goes_through_all_streams_while_the_mark_stays() {
     assert_eq!(relay.streams_wanted(), Some(Some(&stream("b"))));
     relay.take_streams(&RelayPage::default(), &record(6));
     assert_eq!((relay.streams_wanted(), relay.feed_wanted(&record(6))), (None, None));
-    assert_eq!(relay.windows_wanted(9), [(stream("a"), 0)]);
+    assert_eq!(relay.windows_wanted(9, |_| false), [(stream("a"), 0)]);
     assert_eq!(drafted(&Relays::new(vec![relay])).3, 0);
+}
+
+#[test]
+fn windows_have_no_more_in_memory_than_their_room_and_streams_take_turns() {
+    let begin = |window_bytes| {
+        let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+        let mut relay = Relay::new(RelaySettings { window_bytes, ..settings }, &record(0));
+        let of =
+            |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+        relay.take_feed(&[of("a", 1), of("b", 2), of("c", 3)], &record(3));
+        relay
+    };
+    let wanted = |relay: &Relay| {
+        let wanted = relay.windows_wanted(9, |_| false).into_iter();
+        wanted.map(|(stream, after)| (stream.name.as_str().to_owned(), after)).collect::<Vec<_>>()
+    };
+    let mut relay = begin(UPKEEP_BYTES_MAX);
+    assert_eq!(wanted(&relay), [("a".to_owned(), 0)]);
+    relay.take_window(&stream("a"), &stored(1, "aa"));
+    assert!(wanted(&relay).is_empty(), "a stream without a window waits for its room, too");
+    let mut relays = Relays::new(vec![relay]);
+    for seq in [1, 2] {
+        assert_eq!(sent(&mut relays), [seq]);
+        answer(&mut relays, seq, RelayOutcome::Acknowledged);
+    }
+    commit(&mut relays);
+    assert_eq!(wanted(&*one(&mut relays)), [("b".to_owned(), 0)], "what was sent makes room");
+
+    let mut relay = begin(6 * UPKEEP_BYTES_MAX);
+    relay.take_window(&stream("a"), &stored(1, "a"));
+    assert!(!relay.still_wants(&stream("a"), 0) && relay.still_wants(&stream("a"), 1));
+    let turns = [("b".to_owned(), 0), ("c".to_owned(), 0)];
+    assert_eq!(wanted(&relay), turns, "the last one has more only while half of the room is free");
+    let left = relay.windows_wanted(9, |of| *of == stream("b"));
+    assert_eq!(left, [(stream("c"), 0), (stream("a"), 1)]);
 }
