@@ -45,6 +45,14 @@ pub struct DoorQuery {
     pub limit: usize,
 }
 
+/// Where a stream stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStanding {
+    pub stream: StreamKey,
+    pub head: StreamHead,
+    pub rest: StreamRest,
+}
+
 /// What was found, all of one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassFound {
@@ -153,6 +161,14 @@ pub trait StreamStore: Send + Sync + 'static {
 
     /// A stream after a position: chunks of about `bytes_max`.
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError>;
+    /// Where the streams of a tenant stand whose names begin with `prefix`, by name, the first `limit` behind a name. Their events aren't read.
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError>;
     /// Numbers of the last feed records, by shard, for `shards` of them.
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError>;
     /// A feed record with its events; none when it was trimmed, or isn't there yet.

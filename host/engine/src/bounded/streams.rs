@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStore,
+    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    StreamStore,
 };
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
@@ -40,6 +41,15 @@ impl StreamStore for Bounded<dyn StreamStore> {
     }
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         within!(self.stream_slice(stream, after, bytes_max))
+    }
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError> {
+        within!(self.streams_named(tenant, prefix, behind, limit), WALK_TIMES)
     }
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
         within!(self.feed_ends(shards))

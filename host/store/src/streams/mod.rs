@@ -36,10 +36,11 @@ mod shard;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStore,
+    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    StreamStore,
 };
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
@@ -96,6 +97,16 @@ impl StreamStore for SurrealStore {
 
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         read!(self, |snapshot| snapshot.slice(stream, after, bytes_max))
+    }
+
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError> {
+        read!(self, |snapshot| scan::standing(snapshot, tenant, prefix, behind, limit))
     }
 
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {

@@ -234,6 +234,32 @@ async fn a_shard_record_that_can_not_be_read_is_made_anew_behind_its_feed() {
 }
 
 #[tokio::test]
+async fn a_row_whose_key_names_no_stream_ends_no_walk() {
+    let (store, mut writer) = (memory().await, Writer::new());
+    for name in ["a", "b"] {
+        writer.number(&store, &stream(name), &["x"]).await;
+    }
+    for misplaced in ["a a", "b b"] {
+        spoil(&store, &format!("stream:['acme', '{misplaced}']")).await;
+    }
+    // Before and behind their move, which leaves markers.
+    for _ in 0..2 {
+        let (mut behind, mut met) = (None, Vec::new());
+        for _page in 0..4 {
+            let of = ShardOf { shard: SHARD, count: 1 };
+            let page = store.relay_streams(&relay("mail"), of, behind.as_ref(), 1).await.unwrap();
+            met.extend(page.streams.into_iter().map(|found| found.stream));
+            let Some(last) = page.last else { break };
+            behind = Some(last);
+        }
+        assert_eq!(met, [stream("a"), stream("b")]);
+        assert_eq!(in_quarantine(&store).await, ["stream", "stream"]);
+    }
+    let named = store.streams_named(&tenant("acme"), "", None, 10).await.unwrap();
+    assert_eq!(named.into_iter().map(|found| found.stream).collect::<Vec<_>>(), [stream("a"), stream("b")]);
+}
+
+#[tokio::test]
 async fn an_id_of_which_nobody_knows_whose_it_is_is_taken() {
     let store = memory().await;
     store.append_exact(&exact("a", &["x"], 0), T0).await.unwrap().unwrap();

@@ -248,6 +248,7 @@ macro_rules! stream_store_conformance {
             stream_reads: the_feed_comes_in_order_until_it_is_trimmed
             stream_reads: a_feed_record_comes_with_its_events_whatever_was_merged
             stream_reads: streams_are_scanned_by_name_and_by_what_selects_them
+            stream_reads: streams_are_listed_by_name_in_pages_with_where_they_stand
             stream_reads: who_scans_again_reads_what_he_lacks
             stream_reads: checkpoints_come_back_and_relays_read_on_behind_them
             stream_reads: a_relay_goes_through_all_streams_of_its_shard

@@ -11,10 +11,11 @@ use waybill_core::outbox::records::{DoorKey, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
     FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf, StreamSlice,
-    StreamStore,
+    StreamStanding, StreamStore,
 };
 use waybill_core::streams::chunk::{Chunk, StoredChunk};
 use waybill_core::streams::exact::{self, ExactAnswer, ExactAppend, ExactRefusal, ExactView};
+use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
@@ -146,6 +147,23 @@ impl StreamTables {
         let view = ExactView { head: self.head(&append.append.stream), ids };
         let decided = exact::decide(append, &view, now, rules)?;
         Ok((decided.answer, StreamTx { begun: self.version, writes: decided.writes }))
+    }
+
+    /// What the events of a transaction decide now, those that number themselves in order, and the transaction that they would commit.
+    pub fn begin_joint(&self, appends: &JointAppends) -> Result<(Vec<Option<ExactAnswer>>, StreamTx), ExactRefusal> {
+        let (mut answers, mut tx) = (Vec::new(), StreamTx { begun: self.version, writes: Vec::new() });
+        for joint in &appends.list {
+            answers.push(match joint {
+                JointAppend::Plain { .. } => None,
+                JointAppend::Exact(exact) => {
+                    let (answer, exact) = self.begin_exact(exact, appends.at, Rules::default())?;
+                    tx.writes.extend(exact.writes);
+                    Some(answer)
+                }
+            });
+            tx.writes.extend(joint.door_row());
+        }
+        Ok((answers, tx))
     }
 
     /// A transaction that puts appends on doorsteps.
@@ -456,6 +474,29 @@ impl StreamStore for MemoryStore {
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.slice(stream, after, bytes_max)))
+    }
+
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let named = tables.streams.heads.iter().filter(|(stream, _)| {
+                stream.tenant == *tenant
+                    && stream.name.as_str().starts_with(prefix)
+                    && behind.is_none_or(|behind| stream.name > *behind)
+            });
+            let standing = named.map(|(stream, head)| StreamStanding {
+                stream: stream.clone(),
+                head: *head,
+                rest: tables.streams.rest(stream),
+            });
+            standing.take(limit).collect()
+        }))
     }
 
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
