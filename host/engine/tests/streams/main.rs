@@ -12,3 +12,4 @@ mod retention;
 mod seam;
 mod support;
 mod takeover;
+mod trail;

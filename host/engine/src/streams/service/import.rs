@@ -1,6 +1,6 @@
 //! Streams that come from elsewhere, with their numbers.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{ImportEvent, StreamAct, StreamActed, StreamError};
 use waybill_core::streams::exact::{ExactAppend, ExactRefusal};
@@ -8,6 +8,7 @@ use waybill_core::streams::records::Append;
 
 use super::Streams;
 use super::append::outcome;
+use super::trail::{Asked, OperatorAct};
 
 impl Streams {
     /// Each part goes in where the one before it ends, so an import that was cut off goes on where it was, and nobody else appends
@@ -41,17 +42,20 @@ impl Streams {
         if act.is_plan {
             return Ok(acted);
         }
-        let _room = self.take_room(&append)?;
+        let room = self.take_room(&append)?;
         let exact = ExactAppend { append, expected: head.last, shards: self.shared.shards() };
-        let answer = self.store().append_exact(&exact, self.steady_now()).await;
-        self.left_something(stream);
-        let answer = answer.map_err(outcome)?;
-        answer.map_err(|refusal| match refusal {
-            ExactRefusal::ExpectedSeq { stream, .. } => StreamError::NotEmpty(stream),
-            other => StreamError::Exact(other),
-        })?;
-        let detail = json!({"from": first, "to": acted.last, "reason": act.reason});
-        self.audit("StreamImported", &act.actor, Some(&stream.tenant), stream.name.as_str(), detail).await;
-        Ok(acted)
+        let this = self.clone();
+        let work = async move {
+            let _room = room;
+            let answer = this.store().append_exact(&exact, this.steady_now()).await;
+            this.left_something(&exact.append.stream);
+            answer.map_err(outcome)?.map_err(|refusal| match refusal {
+                ExactRefusal::ExpectedSeq { stream, .. } => StreamError::NotEmpty(stream),
+                other => StreamError::Exact(other),
+            })?;
+            Ok(acted)
+        };
+        let detail = json!({ "from": first, "to": acted.last, "reason": act.reason });
+        self.audited(Asked::of_stream(OperatorAct::Import, act, detail), work, |_| Value::Null).await
     }
 }

@@ -8,12 +8,14 @@
 //! | `read` | pages, lists, subscriptions |
 //! | `operate` | purging and deleting |
 //! | `relays` | relays shown, paused, sought |
+//! | `trail` | what operators do, in the audit trail |
 
 mod append;
 mod import;
 mod operate;
 mod read;
 mod relays;
+mod trail;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,13 +50,15 @@ use crate::admission::Admission;
 use crate::commit::Condition;
 use crate::service;
 use crate::shard::{Context, DoorBell, ShardHandle};
+use trail::OperatorAct;
 
-/// The streams of this host.
+/// The streams of this host. Clones share all of it.
+#[derive(Clone)]
 pub(crate) struct Streams {
     shared: Arc<Shared>,
     shards: Vec<StreamHandle>,
     admission: Arc<Admission>,
-    steady: Mutex<SteadyClock>,
+    steady: Arc<Mutex<SteadyClock>>,
 }
 
 impl Streams {
@@ -80,7 +84,7 @@ impl Streams {
         let started = outbox.iter().map(|shard| StreamHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();
         let admission = Admission::new(context.config.waiting_messages_max, context.config.waiting_bytes_max);
-        (Arc::new(Self { shared, shards, admission, steady: Mutex::default() }), tasks)
+        (Arc::new(Self { shared, shards, admission, steady: Arc::default() }), tasks)
     }
 
     /// Background work: what other hosts publish, and who takes nothing. It ends with the engine.
@@ -222,11 +226,11 @@ impl StreamService for Streams {
     }
 
     async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Result<StreamActed, ServiceError> {
-        self.take_away("StreamPurged", act, before).await
+        self.take_away(OperatorAct::Purge, act, before).await
     }
 
     async fn delete(&self, act: &StreamAct) -> Result<StreamActed, ServiceError> {
-        self.take_away("StreamDeleted", act, None).await
+        self.take_away(OperatorAct::Delete, act, None).await
     }
 
     async fn relays(&self) -> Result<Vec<RelayView>, ServiceError> {

@@ -14,6 +14,7 @@ use waybill_core::streams::settings::RelayPlan;
 use super::super::StreamHandle;
 use super::super::relay::{RelayStates, mapping_of};
 use super::Streams;
+use super::trail::{Asked, OperatorAct};
 
 /// Streams that are behind, of one relay, as shown.
 const BEHIND_SHOWN: usize = 100;
@@ -140,18 +141,23 @@ impl Streams {
             return Err(StreamError::Seek { relay, stream, asked: upto, first, last }.into());
         }
         let before = self.store().relay_slice(&relay, &stream, last, 1).await?.checkpoint;
-        self.shard_of(&stream)?.seek(relay.clone(), stream.clone(), before.clone(), upto).await?;
-        let read = self.store().relay_slice(&relay, &stream, last, 1).await?;
-        let skipped = upto.saturating_sub(before.upto);
         let detail = json!({
-            "stream": stream.name.as_str(), "from": before.upto, "to": upto, "skipped": skipped, "reason": reason,
+            "stream": stream.name.as_str(), "from": before.upto, "to": upto,
+            "skipped": upto.saturating_sub(before.upto), "reason": reason,
         });
-        self.audit("RelaySought", &actor, Some(&stream.tenant), relay.as_str(), detail).await;
-        Ok(RelayStreamView {
-            stream,
-            upto: read.checkpoint.upto,
-            named_to: read.slice.rest.named_to(&read.slice.head),
-            generation: read.checkpoint.generation,
-        })
+        let tenant = stream.tenant.clone();
+        let asked = Asked { act: OperatorAct::Seek, actor, tenant, object: relay.to_string(), detail };
+        let this = self.clone();
+        let work = async move {
+            this.shard_of(&stream)?.seek(relay.clone(), stream.clone(), before, upto).await?;
+            let read = this.store().relay_slice(&relay, &stream, last, 1).await?;
+            Ok(RelayStreamView {
+                upto: read.checkpoint.upto,
+                named_to: read.slice.rest.named_to(&read.slice.head),
+                generation: read.checkpoint.generation,
+                stream,
+            })
+        };
+        self.audited(asked, work, |place| json!({ "generation": place.generation })).await
     }
 }
