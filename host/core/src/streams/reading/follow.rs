@@ -6,12 +6,14 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::super::chunk::{StoredChunk, StoredEvent};
+use super::super::chunk::{Chunk, StoredChunk, StoredEvent};
 use super::super::name::{StreamKey, StreamName};
 use super::super::records::StreamRest;
 use super::super::rules::{Rule, Rules};
-use super::ring::{Looked, Ring};
+use super::page::LOST;
+use super::ring::{Looked, Ring, covers, events_of};
 use super::scan::{Between, ScanStop, Scanned, scan};
 use super::token::{Place, ScanAt, Token};
 use super::{Read, Selector};
@@ -262,7 +264,8 @@ impl FeedReader {
         let parts = slice.record.parts.iter().zip(&slice.parts).enumerate();
         let parts = parts.map(|(place, (part, (rest, chunks)))| {
             let is_whole = self.whole(rest, part.from);
-            let events = if is_whole { events_of(chunks, part.from, part.to) } else { Err(Restart::Expired) };
+            let events =
+                if is_whole { kept_events(chunks, part.from, part.to, self.rules) } else { Err(Restart::Expired) };
             (place, &part.stream, events)
         });
         let parts: Vec<_> = parts.collect();
@@ -348,12 +351,12 @@ fn next_record(pos: &[u64], ends: &[u64], within: Option<u16>) -> Option<(ShardI
     Some((ShardId(u16::try_from(shard).ok()?), pos + 1))
 }
 
-/// The events of a range. A chunk that can't be read isn't one that is gone: who began anew would meet it again.
-fn events_of(chunks: &[StoredChunk], from: u64, to: u64) -> Result<Vec<StoredEvent>, Restart> {
-    let mut events = Vec::new();
-    for stored in chunks {
-        let chunk = stored.chunk.as_ref().map_err(|reason| Restart::Unreadable(reason.clone()))?;
-        events.extend(chunk.events.iter().filter(|event| (from..=to).contains(&event.seq)).cloned());
+/// The events of a range that is kept. A chunk that can't be read or was lost isn't one that was trimmed: who began anew would meet it again.
+fn kept_events(chunks: &[StoredChunk], from: u64, to: u64, rules: Rules) -> Result<Vec<StoredEvent>, Restart> {
+    let chunks = chunks.iter().map(|stored| stored.chunk.clone().map_err(Restart::Unreadable));
+    let chunks: Vec<Arc<Chunk>> = chunks.collect::<Result<_, _>>()?;
+    if !covers(&chunks, from, to) && rules.kept(Rule::CompareCoverage) {
+        return Err(Restart::Unreadable(LOST.to_owned()));
     }
-    Ok(events)
+    Ok(events_of(&chunks, from, to))
 }

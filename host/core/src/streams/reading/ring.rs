@@ -49,7 +49,8 @@ impl LiveEntry {
         let parts = parts.filter(|(_, (part, _))| wants(&part.stream)).map(|(place, (part, (rest, chunks)))| {
             let is_whole = rest.first <= part.from && rest.purged < part.from;
             let chunks: Option<Vec<_>> = chunks.iter().map(|stored| stored.chunk.clone().ok()).collect();
-            let events = chunks.filter(|_| is_whole).map(|chunks| events_of(&chunks, part.from, part.to));
+            let events = chunks.filter(|chunks| is_whole && covers(chunks, part.from, part.to));
+            let events = events.map(|chunks| events_of(&chunks, part.from, part.to));
             (place, LivePart { stream: part.stream.clone(), from: part.from, to: part.to, events })
         });
         Self { shard, pos: slice.record.pos, parts: parts.collect() }
@@ -61,7 +62,14 @@ impl LiveEntry {
     }
 }
 
-fn events_of(chunks: &[Arc<Chunk>], from: u64, to: u64) -> Vec<StoredEvent> {
+/// Whether chunks, in order, hold all of a range, or say what compaction left of it: none of them was lost.
+pub(super) fn covers(chunks: &[Arc<Chunk>], from: u64, to: u64) -> bool {
+    let reached = |upto: u64, chunk: &Arc<Chunk>| if chunk.from <= upto { upto.max(chunk.last) } else { upto };
+    chunks.iter().fold(from.saturating_sub(1), reached) >= to
+}
+
+/// Their events of a range.
+pub(super) fn events_of(chunks: &[Arc<Chunk>], from: u64, to: u64) -> Vec<StoredEvent> {
     let events = chunks.iter().flat_map(|chunk| &chunk.events);
     events.filter(|event| (from..=to).contains(&event.seq)).cloned().collect()
 }
