@@ -32,6 +32,8 @@ struct Written {
     checkpoint: Checkpoint,
     took: BTreeSet<u64>,
     overtaken: usize,
+    /// Number of the seek that it is.
+    seek: Option<u64>,
 }
 
 /// What a commit writes of relays.

@@ -207,14 +207,14 @@ impl Relay {
         let Some(window) = window else { return Some(0) };
         let is_unread = window.is_fresh() || window.covered() < named_to;
         let has_room = window.weight().0 < self.settings.window_events;
-        (is_unread && has_room && window.seek().is_none()).then(|| window.covered())
+        (is_unread && has_room && !window.is_seeking()).then(|| window.covered())
     }
 
     /// Takes what was read of a stream. Answers what retention took before the relay had it.
     pub fn take_window(&mut self, stream: &StreamKey, read: &RelaySlice) -> Option<Overtaken> {
         self.read = Some(stream.clone());
         let window = self.windows.entry(stream.clone()).or_insert_with(|| Window::new(read.checkpoint.clone()));
-        if window.seek().is_some() {
+        if window.is_seeking() {
             return None;
         }
         let overtaken = window.load(read, self.settings.order_by, self.settings.rules);
@@ -280,7 +280,7 @@ impl Relay {
     }
 
     pub(super) fn is_seeking(&self, stream: &StreamKey) -> bool {
-        self.windows.get(stream).is_some_and(|window| window.seek().is_some())
+        self.windows.get(stream).is_some_and(Window::is_seeking)
     }
 
     /// Writes checkpoints, dead letters and ranges that were overtaken; answers how far the mark goes.
@@ -297,7 +297,7 @@ impl Relay {
         };
         for (stream, window) in &self.windows {
             let Some(next) = window.draft(stream, beat, self.settings.rules) else { continue };
-            if window.seek().is_some() {
+            if window.is_seeking() {
                 // Where the feed names what comes after it is known when it was read.
                 mark = 0;
             } else {

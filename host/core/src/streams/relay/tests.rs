@@ -183,6 +183,35 @@ fn a_seek_waits_for_what_is_in_flight_and_later_words_for_it_are_dropped() {
 }
 
 #[test]
+fn a_seek_that_comes_while_anothers_commit_is_out_follows_it() {
+    let read = stored(1, "abc");
+    let mut relays = relay(&read);
+    let place = |relays: &Relays| {
+        let (flight, writes, ..) = drafted(relays);
+        let place = writes.iter().find_map(|write| match write {
+            StreamWrite::PutCheckpoint { checkpoint, .. } => Some((checkpoint.upto, checkpoint.generation)),
+            _ => None,
+        });
+        (flight, place)
+    };
+    one(&mut relays).seek(&stream("a"), &Checkpoint::default(), 2);
+    one(&mut relays).seek_look(&stream("a"), &read.slice, 9);
+    let (flight, first) = place(&relays);
+    assert_eq!(first, Some((2, 1)));
+    one(&mut relays).seek(&stream("a"), &Checkpoint::default(), 1);
+    one(&mut relays).seek_look(&stream("a"), &read.slice, 9);
+    relays.applied(flight);
+    assert!(relays.is_seeking(&stream("a")), "it isn't done with the first one");
+    assert_eq!(place(&relays).1, None, "what is kept was read before that was in");
+    assert_eq!(one(&mut relays).seeks_wanted(), [stream("a")]);
+    one(&mut relays).seek_look(&stream("a"), &read.slice, 9);
+    let (flight, second) = place(&relays);
+    assert_eq!(second, Some((1, 2)));
+    relays.applied(flight);
+    assert!(!relays.is_seeking(&stream("a")));
+}
+
+#[test]
 fn who_finds_the_feed_trimmed_goes_through_all_streams_while_the_mark_stays() {
     let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
     let mut relay = Relay::new(settings, &record(0));
