@@ -8,6 +8,7 @@ mod lagged;
 mod many;
 mod meter;
 mod relay;
+mod reload;
 mod retention;
 mod seam;
 mod support;
