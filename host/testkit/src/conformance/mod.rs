@@ -24,6 +24,7 @@ pub mod samples;
 pub mod segments;
 pub mod stopped;
 pub mod stream_exact;
+pub mod stream_joint;
 pub mod stream_owner;
 pub mod stream_reads;
 pub mod stream_samples;
@@ -238,8 +239,13 @@ macro_rules! stream_store_conformance {
             stream_exact: of_many_exact_appends_at_once_each_number_is_given_once
             stream_exact: of_an_exact_append_and_an_owner_who_numbers_one_gets_the_number
             stream_exact: an_owner_who_adopts_disturbs_no_exact_append
+            stream_joint: events_of_a_transaction_commit_with_its_messages
+            stream_joint: a_stream_that_ends_elsewhere_undoes_the_whole_transaction
+            stream_joint: a_transaction_whose_events_are_there_is_a_repeat_as_a_whole
+            stream_joint: of_many_transactions_at_one_end_exactly_one_goes_in
             stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
             stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes
+            stream_owner: events_with_numbers_from_elsewhere_are_named_from_the_first_that_is_kept
             stream_owner: who_takes_over_goes_on_where_the_one_before_ended
             stream_reads: a_stream_that_is_not_there_is_empty
             stream_reads: a_slice_goes_on_behind_any_position_whatever_was_merged

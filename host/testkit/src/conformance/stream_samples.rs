@@ -79,7 +79,7 @@ pub fn append(to: &str, ids: &[&str]) -> Append {
 }
 
 pub fn exact(to: &str, ids: &[&str], expected: u64) -> ExactAppend {
-    ExactAppend { append: append(to, ids), expected, shards: 1 }
+    ExactAppend::new(append(to, ids), expected, 1)
 }
 
 /// Consecutive events behind a number, named at a place in the feed.

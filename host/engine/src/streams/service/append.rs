@@ -86,7 +86,7 @@ impl Streams {
     }
 
     async fn append_exact(&self, append: Append, expected: u64, ids: Vec<EventId>) -> Result<Appended, ServiceError> {
-        let exact = ExactAppend { append, expected, shards: self.shared.shards() };
+        let exact = ExactAppend::new(append, expected, self.shared.shards());
         let answer = self.store().append_exact(&exact, self.steady_now()).await;
         self.left_something(&exact.append.stream);
         let answer = answer.map_err(outcome)?.map_err(StreamError::Exact)?;
