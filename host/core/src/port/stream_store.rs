@@ -179,6 +179,8 @@ pub trait StreamStore: Send + Sync + 'static {
     async fn feed_before(&self, shard: ShardId, before: UnixMillis, limit: usize) -> Result<Option<u64>, StoreError>;
     /// The next stream of a scan: its name, and what is read of it; none = there is no other.
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError>;
+    /// Whether a stream may have, or have had, events that a selector names.
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError>;
 
     /// A stream of a relay, from its checkpoint on or after `after` where that is later.
     async fn relay_slice(

@@ -11,6 +11,7 @@ use waybill_core::port::stream_store::{
 };
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
     Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
 };
@@ -65,6 +66,9 @@ impl StreamStore for Bounded<dyn StreamStore> {
     }
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
         within!(self.scan_streams(query))
+    }
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
+        within!(self.is_selected(stream, selector))
     }
     async fn relay_slice(
         &self,

@@ -44,6 +44,7 @@ use waybill_core::port::stream_store::{
 };
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
     Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
 };
@@ -141,6 +142,10 @@ impl StreamStore for SurrealStore {
 
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
         read!(self, |snapshot| scan::next(snapshot, query))
+    }
+
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
+        read!(self, |snapshot| scan::is_selected(snapshot, stream, selector))
     }
 
     async fn relay_slice(

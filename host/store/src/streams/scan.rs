@@ -10,7 +10,7 @@ use waybill_surreal::{Bound, RecordIdKey};
 
 use super::chunks::Back;
 use super::heads::{Snapshot, placed};
-use super::keys::{names_behind, selected_behind, selected_in, stream_in};
+use super::keys::{names_behind, selected_behind, selected_in, selected_key, stream_in};
 use crate::fault::store_error;
 use crate::tables::{STREAM, STREAM_NODE, STREAM_TYPE};
 
@@ -47,6 +47,21 @@ pub async fn standing(
         found.push(StreamStanding { stream, head, rest });
     }
     Ok(found)
+}
+
+/// Whether a stream ever had an event of what a selector names.
+pub async fn is_selected(
+    snapshot: &mut Snapshot<'_>,
+    stream: &StreamKey,
+    selector: &Selector,
+) -> Result<bool, StoreError> {
+    let (table, by) = match selector {
+        Selector::Prefix(_) => return Ok(selector.may_take(&stream.name)),
+        Selector::Node(node) => (STREAM_NODE, node),
+        Selector::Resource { resource_type, .. } => (STREAM_TYPE, resource_type),
+    };
+    let row = snapshot.transaction.get(table, selected_key(stream, by)).await.map_err(store_error)?;
+    Ok(row.is_some())
 }
 
 /// The first selected stream behind a name.

@@ -251,6 +251,20 @@ pub async fn streams_are_scanned_by_name_and_by_what_selects_them(store: &impl S
         let found: Vec<_> = found.iter().map(|(name, seqs)| (name.as_str(), seqs.as_slice())).collect();
         assert_eq!(found, expected.iter().map(|name| (*name, [1].as_slice())).collect::<Vec<_>>(), "{selector:?}");
     }
+    let of_type = |text: &str| Selector::Resource { resource_type: text.into(), id_prefix: String::new() };
+    for (name, selector, expected) in [
+        ("task.b", Selector::Node("n 1".into()), true),
+        ("task.a", Selector::Node("n 1".into()), false),
+        ("task.b", Selector::Node("n".into()), false),
+        ("0", of_type("TÄSK"), true),
+        ("task", of_type("TÄSK"), false),
+        ("task", of_type("TÄSK 2"), true),
+        ("task.a", prefix("task."), true),
+        ("tasks", prefix("task."), false),
+    ] {
+        let found = store.is_selected(&stream(name), &selector).await.unwrap();
+        assert_eq!(found, expected, "{name} {selector:?}");
+    }
     let within = ScanQuery {
         tenant: tenant("acme"),
         selector: prefix("task."),

@@ -318,7 +318,8 @@ impl StreamTables {
             ScanFrom::Behind(behind) => {
                 let mut names = self.heads.keys().filter(|stream| stream.tenant == query.tenant);
                 let stream = names.find(|stream| {
-                    behind.as_ref().is_none_or(|behind| stream.name > *behind) && self.selects(query, &stream.name)
+                    behind.as_ref().is_none_or(|behind| stream.name > *behind)
+                        && self.is_selected(stream, &query.selector)
                 })?;
                 let chunks = self.chunks_after(stream, 0).skip_while(|chunk| self.had(query, stream, chunk));
                 let (chunks, is_all) = within(chunks, query.bytes_max);
@@ -336,10 +337,10 @@ impl StreamTables {
         chunk.events.iter().all(|event| event.pos > 0 && event.pos <= *low)
     }
 
-    fn selects(&self, query: &ScanQuery, name: &StreamName) -> bool {
-        let key = |text: &String| (query.tenant.clone(), text.clone(), name.clone());
-        match &query.selector {
-            Selector::Prefix(_) => query.selector.may_take(name),
+    pub fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> bool {
+        let key = |text: &String| (stream.tenant.clone(), text.clone(), stream.name.clone());
+        match selector {
+            Selector::Prefix(_) => selector.may_take(&stream.name),
             Selector::Node(node) => self.nodes.contains(&key(node)),
             Selector::Resource { resource_type, .. } => self.types.contains(&key(resource_type)),
         }
@@ -528,6 +529,11 @@ impl StreamStore for MemoryStore {
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.scan(query)))
+    }
+
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.is_selected(stream, selector)))
     }
 
     async fn relay_slice(

@@ -333,6 +333,10 @@ fn who_scans_again_is_told_of_what_went_meanwhile() {
                     FeedWants::Feed(shard, pos) => {
                         reader.take_feed(scene.store.read(|tables| tables.streams.feed_slice(shard, pos)))
                     }
+                    FeedWants::Selected(stream, selector) => {
+                        let is_selected = scene.store.read(|tables| tables.streams.is_selected(&stream, &selector));
+                        reader.take_selected(is_selected)
+                    }
                 };
                 told |= followed == Err(Restart::Expired);
             }

@@ -205,6 +205,31 @@ fn a_scan_leaves_to_the_feed_what_is_named_behind_its_beginning() {
 }
 
 #[test]
+fn what_is_gone_of_a_stream_without_wanted_events_ends_no_reader() {
+    let ring = Ring::default();
+    let token = Token { scope: 0, incarnation: 1, place: Place::Feed { pos: vec![20], part: None } };
+    let node = Selector::Node("n".into());
+    let begin = || {
+        let mut reader = FeedReader::resume(Tenant::unnamed(), node.clone(), &token, 1, Rules::default());
+        reader.wants(&ring);
+        reader.take_ends(vec![21]);
+        assert_eq!(reader.wants(&ring), FeedWants::Feed(ShardId(0), 21));
+        reader.take_feed(Some(feed_slice(21, 3, 5, 4))).unwrap();
+        assert_eq!(reader.wants(&ring), FeedWants::Selected(stream("a"), node.clone()));
+        reader
+    };
+    assert_eq!(begin().take_selected(true), Err(Restart::Expired), "it had some, and what went may have been of them");
+    let mut reader = begin();
+    reader.take_selected(false).unwrap();
+    assert_eq!(reader.wants(&ring), FeedWants::Feed(ShardId(0), 21));
+    reader.take_feed(Some(feed_slice(21, 3, 5, 4))).unwrap();
+    assert_eq!(
+        (drain(&mut reader).len(), reader.token().unwrap().place),
+        (0, Place::Feed { pos: vec![21], part: None })
+    );
+}
+
+#[test]
 fn a_token_goes_on_within_a_record_and_a_shortened_record_is_told() {
     let ring = Ring::default();
     let mut reader = scanned(&ring);
