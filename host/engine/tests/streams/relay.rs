@@ -1,8 +1,10 @@
 //! Relays: order, a broker that fails, pausing, seeking, dead letters.
 
 use waybill_core::code::Code;
-use waybill_core::port::service::streams::{RelayState, SeekRequest, SeekTo};
+use waybill_core::ids::Tenant;
+use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekRequest, SeekTo};
 use waybill_core::port::transport::ErrorKind;
+use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::settings::{OnOvertaken, OnRefused, StreamsSettings};
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
@@ -225,6 +227,26 @@ async fn a_relay_that_may_not_send_reads_nothing_ahead() {
     let relay = host.relay("out").await;
     assert!(relay.overtaken > 0, "it had them in memory all the time");
     assert_eq!(relay.delivered + relay.overtaken, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_far_a_relay_is_behind_is_known_by_tenant() {
+    let world = World::with(relayed);
+    let host = world.start().await;
+    host.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    host.append("a", &["x-0", "x-1"]).await;
+    host.append("b", &["x-2"]).await;
+    let stream = StreamKey { tenant: Tenant::new("globex").unwrap(), name: name("a") };
+    host.streams.append(AppendRequest { stream, events: vec![input("x-0")], expected_seq: None }).await.unwrap();
+    let lags = async || {
+        let relay = host.relay("out").await;
+        let of = |name: &str| relay.tenants.get(&Tenant::new(name).unwrap()).map(|lag| (lag.streams, lag.events));
+        (relay.lag_events, of("acme"), of("globex"))
+    };
+    eventually("all of it is named", async || lags().await == (4, Some((2, 3)), Some((1, 1)))).await;
+    host.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    until_settled(&host).await;
+    assert_eq!(lags().await, (0, None, None));
 }
 
 #[tokio::test(start_paused = true)]

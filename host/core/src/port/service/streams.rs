@@ -300,6 +300,15 @@ pub struct RelayView {
     pub refused: u64,
     /// Events that retention took before it had them.
     pub overtaken: u64,
+    /// Of each tenant in whose streams it is behind.
+    pub tenants: BTreeMap<Tenant, RelayLag>,
+}
+
+/// How far a relay is behind in the streams of one tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayLag {
+    pub streams: u64,
+    pub events: u64,
 }
 
 /// A relay with its place in streams.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Written;
 use super::behind::Work;
 use super::window::{OrderBy, Overtaken, RelayOutcome, RelaySend, Window};
-use crate::ids::RelayName;
+use crate::ids::{RelayName, Tenant};
 use crate::port::stream_store::{RelayPage, RelaySlice, StreamSlice};
 use crate::streams::limits;
 use crate::streams::name::{StreamKey, StreamPattern};
@@ -114,6 +114,11 @@ impl Relay {
     /// Streams that may have unsettled events.
     pub fn streams_behind(&self) -> usize {
         self.work.len()
+    }
+
+    /// The tenants of those, each as often as it has such streams.
+    pub fn tenants_behind(&self) -> impl Iterator<Item = &Tenant> {
+        self.work.iter().map(|(stream, _)| &stream.tenant)
     }
 
     pub fn in_flight(&self) -> usize {

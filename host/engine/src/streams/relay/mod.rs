@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::service::ServiceError;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::StreamOwner;
@@ -103,9 +103,9 @@ pub(crate) struct RelayDriver {
     /// Streams whose look brought nothing: they are looked at again after a while.
     stuck: HashMap<StreamKey, Instant>,
     seeks: Vec<Seek>,
-    /// Events that the feed named and that were settled, since it had caught up.
-    named: u64,
-    settled: u64,
+    /// Events that the feed named, less those that were settled, by tenant, since it had caught up. Negative: they were sent before the
+    /// feed was read.
+    unsettled: BTreeMap<Tenant, i64>,
     lag: Lag,
 }
 
@@ -128,8 +128,7 @@ impl RelayDriver {
             is_window_next: false,
             stuck: HashMap::new(),
             seeks: Vec::new(),
-            named: 0,
-            settled: 0,
+            unsettled: BTreeMap::new(),
             lag: Lag::default(),
         }
     }
@@ -140,7 +139,23 @@ impl RelayDriver {
 
     /// Events that were named and aren't settled, as far as this ownership knows.
     pub fn lag_events(&self) -> u64 {
-        self.named.saturating_sub(self.settled)
+        self.unsettled.values().map(|count| u64::try_from(*count).unwrap_or(0)).sum()
+    }
+
+    /// The same of each tenant that has some.
+    pub fn lag_by_tenant(&self) -> impl Iterator<Item = (&Tenant, u64)> {
+        let counts = self.unsettled.iter().filter_map(|(tenant, count)| Some((tenant, u64::try_from(*count).ok()?)));
+        counts.filter(|(_, count)| *count > 0)
+    }
+
+    /// The feed names events of a tenant, or some of his are settled (`change` is negative then).
+    fn count_unsettled(&mut self, tenant: &Tenant, change: i64) {
+        let count = self.unsettled.get(tenant).copied().unwrap_or(0).saturating_add(change);
+        if count == 0 {
+            self.unsettled.remove(tenant);
+        } else {
+            self.unsettled.insert(tenant.clone(), count);
+        }
     }
 
     /// How long it has been behind.
@@ -253,7 +268,7 @@ impl Actor {
             driver.lag.behind(record.marks.get(&name).copied().unwrap_or(0), record.pos);
         } else {
             driver.lag.caught_up();
-            (driver.named, driver.settled) = (0, 0);
+            driver.unsettled.clear();
         }
     }
 

@@ -101,16 +101,13 @@ impl Actor {
         let failed = match read {
             RelayRead::Feed(name, Ok(feed)) => {
                 let Some(relay) = self.owner.relays_mut().get_mut(&name) else { return };
-                let named: u64 = feed
-                    .iter()
-                    .flat_map(|record| &record.parts)
-                    .filter(|part| relay.takes(&part.stream))
-                    .map(|part| part.to + 1 - part.from)
-                    .sum();
-                relay.take_feed(&feed, &record);
                 if let Some(driver) = self.relays.iter_mut().find(|driver| *driver.name() == name) {
-                    driver.named += named;
+                    for part in feed.iter().flat_map(|record| &record.parts).filter(|part| relay.takes(&part.stream)) {
+                        let named = i64::try_from(part.to + 1 - part.from).unwrap_or(i64::MAX);
+                        driver.count_unsettled(&part.stream.tenant, named);
+                    }
                 }
+                relay.take_feed(&feed, &record);
                 None
             }
             RelayRead::Streams(name, Ok(page)) => {
@@ -158,7 +155,7 @@ impl Actor {
     fn overtaken(&mut self, name: &RelayName, stream: &StreamKey, range: Overtaken) {
         let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
         let count = range.to + 1 - range.from;
-        driver.settled += count;
+        driver.count_unsettled(&stream.tenant, i64::try_from(count).unwrap_or(i64::MAX).saturating_neg());
         driver.state.overtaken.fetch_add(count, Ordering::AcqRel);
         meter::overtaken(name, count);
         tracing::error!(relay = name.as_str(), %stream, from = range.from, to = range.to, "retention took events before the relay had sent them");
