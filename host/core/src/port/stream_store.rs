@@ -159,6 +159,10 @@ pub trait StreamStore: Send + Sync + 'static {
         now: UnixMillis,
     ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError>;
 
+    /// Forgets ids that were recorded before an instant, oldest first: about `limit` of them, for those of one commit may go together. Answers
+    /// how many, or `limit` where there may be others.
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
+
     /// A stream after a position: chunks of about `bytes_max`.
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError>;
     /// Where the streams of a tenant stand whose names begin with `prefix`, by name, the first `limit` behind a name. Their events aren't read.

@@ -151,7 +151,7 @@ fn write(exact: &ExactAppend, view: &ExactView, now: UnixMillis, rules: Rules) -
     writes.push(StreamWrite::PutChunk { stream: stream.clone(), key, chunk: Arc::new(chunk) });
     for (event, seq) in events.iter().zip(&seqs).filter(|(event, _)| event.is_indexed) {
         let id = (stream.tenant.clone(), event.id.clone());
-        let record = EventIdRecord { stream: stream.clone(), seq: *seq, digest: event.digest };
+        let record = EventIdRecord { stream: stream.clone(), seq: *seq, digest: event.digest, at: now };
         writes.push(StreamWrite::CreateId { id, record });
     }
     let (shard, content) = (stream.shard(exact.shards), DoorContent::Look(stream.clone()));
@@ -179,7 +179,7 @@ mod tests {
 
     fn record(ids: &[&str], slot: usize, seq: u64) -> Option<EventIdRecord> {
         let digest = append("a", ids).events[slot].digest;
-        Some(EventIdRecord { stream: stream("a"), seq, digest })
+        Some(EventIdRecord { stream: stream("a"), seq, digest, at: UnixMillis(1) })
     }
 
     fn decided(exact: &ExactAppend, view: &ExactView) -> Result<ExactWrites, ExactRefusal> {

@@ -124,6 +124,8 @@ pub struct EventIdRecord {
     pub stream: StreamKey,
     pub seq: u64,
     pub digest: EventDigest,
+    /// When it was recorded, by the steady clock of who numbered its event: it is known for a time.
+    pub at: UnixMillis,
 }
 
 /// Key of an id in the index.

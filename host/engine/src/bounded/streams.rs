@@ -40,6 +40,9 @@ impl StreamStore for Bounded<dyn StreamStore> {
     ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError> {
         within!(self.append_exact(append, now))
     }
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        within!(self.forget_ids(before, limit))
+    }
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         within!(self.stream_slice(stream, after, bytes_max))
     }

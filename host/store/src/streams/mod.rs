@@ -5,6 +5,7 @@
 //! | `commit` | the guarded commit of an owner |
 //! | `changes` | what a commit writes |
 //! | `exact` | appends at an expected number |
+//! | `joint` | events in transactions of callers |
 //! | `door` | the doorstep, and what an owner reads before a commit |
 //! | `shard` | the shard record, and another one in its place when it can't be read |
 //! | `heads` | where a stream stands |
@@ -28,6 +29,7 @@ mod feed;
 mod heads;
 mod ids;
 mod incarnation;
+mod joint;
 pub mod keys;
 mod relay;
 mod scan;
@@ -55,6 +57,7 @@ use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{STREAM_SHARD, shard_key, unsigned};
 use heads::Snapshot;
+pub use joint::Joint;
 
 /// Reads of one snapshot: what couldn't be read is set aside behind it.
 macro_rules! read {
@@ -94,6 +97,10 @@ impl StreamStore for SurrealStore {
         now: UnixMillis,
     ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError> {
         exact::append(self, append, now).await
+    }
+
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        ids::forget(self, before, limit).await
     }
 
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {

@@ -54,6 +54,7 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
     let query = PassQuery { ids, ..PassQuery::default() };
     let mut asked = store.stream_pass(SHARD, &query).await.unwrap();
     asked.ids.remove(&(tenant("acme"), event_id("bad")));
+    store.forget_ids(UnixMillis(1_000), 100).await.unwrap();
     let pass = all_at_door(store, SHARD).await;
     let _found_anew = store.stream_slice(&bad, 0, ALL_BYTES).await.unwrap();
     let mut of_relay =
@@ -257,6 +258,18 @@ async fn a_row_whose_key_names_no_stream_ends_no_walk() {
     }
     let named = store.streams_named(&tenant("acme"), "", None, 10).await.unwrap();
     assert_eq!(named.into_iter().map(|found| found.stream).collect::<Vec<_>>(), [stream("a"), stream("b")]);
+}
+
+#[tokio::test]
+async fn of_an_id_that_was_forgotten_nothing_is_left() {
+    let store = memory().await;
+    store.append_exact(&exact("a", &["x", "y"], 0), T0).await.unwrap().unwrap();
+    store.append_exact(&exact("b", &["z"], 0), UnixMillis(T0.0 + 1)).await.unwrap().unwrap();
+    assert_eq!(store.forget_ids(T0, 10).await.unwrap(), 0);
+    assert_eq!(store.forget_ids(UnixMillis(T0.0 + 1), 10).await.unwrap(), 2);
+    assert_eq!(store.forget_ids(UnixMillis(T0.0 + 2), 10).await.unwrap(), 1);
+    assert_eq!(sql(&store, "SELECT * FROM event_id, event_id_due").await.unwrap(), [waybill_surreal::array([])]);
+    store.append_exact(&exact("c", &["x"], 0), T0).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -232,6 +232,7 @@ macro_rules! stream_store_conformance {
             streams: a_row_that_was_taken_in_is_gone_and_a_stray_lies_on_its_own_doorstep
             streams: a_pass_finds_the_ids_and_the_streams_of_its_rows_and_those_asked_for
             streams: what_the_feed_has_not_named_is_found_in_order_and_in_parts
+            streams: old_ids_are_forgotten_and_may_be_used_again
             streams: an_id_is_put_once_and_nothing_of_a_commit_with_one_that_is_there_is_written
             stream_exact: an_exact_append_numbers_itself_and_leaves_a_note_for_the_owner
             stream_exact: an_exact_append_at_another_end_is_refused_and_leaves_nothing

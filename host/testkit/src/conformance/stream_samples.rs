@@ -103,7 +103,7 @@ pub fn stored(chunk: &Chunk) -> StoredChunk {
 
 pub fn id_of(append: &Append, slot: usize, seq: u64) -> StreamWrite {
     let event = &append.events[slot];
-    let record = EventIdRecord { stream: append.stream.clone(), seq, digest: event.digest };
+    let record = EventIdRecord { stream: append.stream.clone(), seq, digest: event.digest, at: at(seq) };
     StreamWrite::CreateId { id: (append.stream.tenant.clone(), event.id.clone()), record }
 }
 

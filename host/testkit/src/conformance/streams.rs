@@ -15,8 +15,8 @@ use waybill_core::streams::records::{
 
 use super::samples::{SHARD, T0, tenant};
 use super::stream_samples::{
-    ALL_BYTES, Writer, admitted, all_at_door, append, chunk, event, event_id, found, full_event, id_of, name,
-    put_chunk, relay, stored, stream,
+    ALL_BYTES, Writer, admitted, all_at_door, append, at, chunk, event, event_id, exact, found, full_event, id_of,
+    name, put_chunk, relay, stored, stream,
 };
 
 pub async fn streams_of_a_shard_without_a_record_are_the_default_record(store: &impl Store) {
@@ -173,7 +173,7 @@ pub async fn a_pass_finds_the_ids_and_the_streams_of_its_rows_and_those_asked_fo
     let plain = Append { events: vec![admitted(event("z"), false)], ..known.clone() };
     store.append_at_door(&[(SHARD, Arc::new(known.clone())), (SHARD, Arc::new(plain))]).await.unwrap();
     let found = all_at_door(store, SHARD).await;
-    let record = EventIdRecord { stream: known.stream.clone(), seq: 1, digest: known.events[0].digest };
+    let record = EventIdRecord { stream: known.stream.clone(), seq: 1, digest: known.events[0].digest, at: at(1) };
     let key = |id: &str| (tenant("acme"), event_id(id));
     assert_eq!(found.ids, [(key("x"), record)].into(), "of events with ids that callers chose, those that are there");
     assert_eq!(found.streams[&known.stream].head.last, 1);
@@ -185,9 +185,35 @@ pub async fn a_pass_finds_the_ids_and_the_streams_of_its_rows_and_those_asked_fo
     };
     let found = store.stream_pass(SHARD, &query).await.unwrap();
     let digest = asked.events[0].digest;
-    assert_eq!(found.ids, [(key("z"), EventIdRecord { stream: asked.stream, seq: 9, digest })].into());
+    assert_eq!(found.ids, [(key("z"), EventIdRecord { stream: asked.stream, seq: 9, digest, at: at(9) })].into());
     assert_eq!(found.streams.len(), 2);
     assert_eq!(found.streams[&stream("nowhere")], StreamView::default());
+}
+
+pub async fn old_ids_are_forgotten_and_may_be_used_again(store: &impl Store) {
+    let (mut writer, of) = (Writer::new(), append("a", &["x", "y", "z"]));
+    let elsewhere = Append { stream: StreamKey { tenant: tenant("other"), ..of.stream.clone() }, ..of.clone() };
+    writer.write(store, vec![id_of(&of, 0, 1), id_of(&elsewhere, 0, 1)]).await;
+    writer.write(store, vec![id_of(&of, 1, 2)]).await;
+    let late = store.append_exact(&exact("b", &["late"], 0), at(3)).await.unwrap();
+    assert!(late.is_ok());
+    let ids = [("acme", "x"), ("other", "x"), ("acme", "y"), ("acme", "late")];
+    let known = async || {
+        let ids = ids.map(|(of, id)| (tenant(of), event_id(id))).into();
+        let query = PassQuery { ids, ..PassQuery::default() };
+        store.stream_pass(SHARD, &query).await.unwrap().ids.len()
+    };
+    assert_eq!((store.forget_ids(at(1), 10).await.unwrap(), known().await), (0, 4), "none is from before");
+    assert_eq!((store.forget_ids(at(2), 10).await.unwrap(), known().await), (2, 2), "of every tenant");
+    assert_eq!(store.forget_ids(at(2), 10).await.unwrap(), 0);
+    assert_eq!(
+        (store.forget_ids(at(9), 1).await.unwrap(), known().await),
+        (1, 1),
+        "the oldest, no more than are asked for"
+    );
+    assert_eq!((store.forget_ids(at(9), 1).await.unwrap(), known().await), (1, 0));
+    writer.write(store, vec![id_of(&of, 0, 5)]).await;
+    assert_eq!((known().await, store.forget_ids(at(5), 10).await.unwrap()), (1, 0), "it is another one's now");
 }
 
 pub async fn what_the_feed_has_not_named_is_found_in_order_and_in_parts(store: &impl Store) {

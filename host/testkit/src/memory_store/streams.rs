@@ -287,6 +287,17 @@ impl StreamTables {
         found
     }
 
+    fn forget_ids(&mut self, before: UnixMillis, limit: usize) -> usize {
+        let old = self.ids.iter().filter(|(_, record)| record.at < before);
+        let mut old: Vec<_> = old.map(|(id, record)| (record.at, id.clone())).collect();
+        old.sort();
+        old.truncate(limit);
+        for (_, id) in &old {
+            self.ids.remove(id);
+        }
+        old.len()
+    }
+
     fn view(&self, stream: &StreamKey, bytes_max: usize) -> StreamView {
         let (head, rest) = (self.head(stream), self.rest(stream));
         let (unnamed, _) = within(self.chunks_after(stream, rest.named_to(&head)), bytes_max);
@@ -470,6 +481,11 @@ impl StreamStore for MemoryStore {
             Ok((answer, tx)) => tables.streams.apply_tx(&tx, nanos).map(|()| Ok(answer)),
             Err(refusal) => Ok(Err(refusal)),
         })
+    }
+
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| tables.streams.forget_ids(before, limit)))
     }
 
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {

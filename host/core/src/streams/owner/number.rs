@@ -213,7 +213,7 @@ impl StreamOwner {
         chunk.total += event.packed.len() as u64;
         chunk.events.push(StoredEvent { seq: chunk.last, pos: draft.pos, packed: event.packed.clone() });
         if event.is_indexed && self.is_rule_kept(Rule::CompareIds) {
-            let record = EventIdRecord { stream: stream.clone(), seq: chunk.last, digest: event.digest };
+            let record = EventIdRecord { stream: stream.clone(), seq: chunk.last, digest: event.digest, at: draft.at };
             draft.ids.insert(id_key(stream, event), record.clone());
             draft.write(StreamWrite::CreateId { id: id_key(stream, event), record });
         }

@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `append` | appends: at once, over the doorstep, at an expected number |
+//! | `joint` | events that commit with something else |
 //! | `import` | streams that come from elsewhere |
 //! | `read` | pages, lists, subscriptions |
 //! | `operate` | purging and deleting |
@@ -12,6 +13,7 @@
 
 mod append;
 mod import;
+mod joint;
 mod operate;
 mod read;
 mod relays;
@@ -34,6 +36,7 @@ use waybill_core::port::service::streams::{
     AppendRequest, Appended, EventsPage, ImportEvent, RelayDetail, RelayStreamView, RelayView, SeekRequest, StreamAct,
     StreamActed, StreamDetail, StreamPage, StreamService, StreamStats, StreamSummary, SubscribeRequest, Subscription,
 };
+use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::streams::name::StreamKey;
@@ -154,6 +157,13 @@ impl Streams {
     fn steady_now(&self) -> UnixMillis {
         let now = self.shared.context.clock.now();
         self.steady.lock().at(now)
+    }
+
+    /// Forgets about `limit` ids that are older than they are kept, as far as the wall clock says so, too.
+    pub async fn forget_ids(&self, wall: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        let keep = u64::try_from(self.shared.settings().events.keep_ids.as_millis()).unwrap_or(u64::MAX);
+        let before = self.steady_now().min(wall).0.saturating_sub(keep);
+        self.store().forget_ids(UnixMillis(before), limit).await
     }
 
     /// Whoever numbers a stream.
