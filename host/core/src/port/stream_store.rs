@@ -31,8 +31,16 @@ pub struct PassQuery {
     pub streams: Vec<StreamKey>,
     /// Ids to look up besides those in the rows.
     pub ids: Vec<EventIdKey>,
-    /// Bytes of unnamed chunks of one stream.
+    /// Bytes of unnamed chunks of one stream; of all streams together [`Self::unnamed_bytes_total`].
     pub unnamed_bytes_max: usize,
+}
+
+impl PassQuery {
+    /// Past so many bytes of unnamed chunks no other stream is looked at: rows that name one are left to the next page, with those behind
+    /// them, and a stream that was asked for isn't answered.
+    pub fn unnamed_bytes_total(&self) -> usize {
+        self.unnamed_bytes_max.saturating_mul(4)
+    }
 }
 
 /// A page of the doorstep, from its low end.
@@ -60,7 +68,7 @@ pub struct PassFound {
     pub until: u64,
     /// In order of their keys.
     pub rows: Vec<StreamDoorRow>,
-    /// There are no others up to `until`, or the doorstep wasn't to be read.
+    /// There are no others up to `until`, and none was left to the next page; or the doorstep wasn't to be read.
     pub is_all: bool,
     /// The streams that the rows name and those asked for.
     pub streams: BTreeMap<StreamKey, StreamView>,

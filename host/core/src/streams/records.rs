@@ -274,3 +274,10 @@ pub struct StreamView {
     /// Chunks that the feed hasn't named, in order: a first part of them where they have many bytes.
     pub unnamed: Vec<StoredChunk>,
 }
+
+impl StreamView {
+    /// Bytes of events in it.
+    pub fn bytes(&self) -> usize {
+        self.unnamed.iter().map(|stored| stored.chunk.as_ref().map_or(0, |chunk| chunk.bytes())).sum()
+    }
+}

@@ -235,6 +235,7 @@ macro_rules! stream_store_conformance {
             streams: old_ids_are_forgotten_and_may_be_used_again
             streams: an_id_is_put_once_and_nothing_of_a_commit_with_one_that_is_there_is_written
             stream_exact: an_exact_append_numbers_itself_and_leaves_a_note_for_the_owner
+            stream_exact: a_look_ends_at_so_many_bytes_of_exact_appends_and_leaves_the_rows_behind_them
             stream_exact: an_exact_append_at_another_end_is_refused_and_leaves_nothing
             stream_exact: a_repeated_exact_append_answers_the_first_result
             stream_exact: of_many_exact_appends_at_once_each_number_is_given_once

@@ -267,23 +267,18 @@ impl StreamTables {
                 taken.map(|((_, key), content)| StreamDoorRow { key: key.clone(), content: content.clone() }).collect();
             found.is_all = rows.next().is_none();
         }
-        let contents = || found.rows.iter().filter_map(|row| row.content.as_ref().ok());
-        let named = contents().map(DoorContent::stream).chain(&query.streams);
-        let streams: BTreeSet<&StreamKey> = named.collect();
-        let ids = contents().filter_map(|content| match content {
+        self.look_at_streams(query, &mut found);
+        let contents = found.rows.iter().filter_map(|row| row.content.as_ref().ok());
+        let appends = contents.filter_map(|content| match content {
             DoorContent::Append(append) => Some(append),
             DoorContent::Look(_) => None,
         });
-        let ids = ids.flat_map(|append| {
+        let ids = appends.flat_map(|append| {
             let indexed = append.events.iter().filter(|event| event.is_indexed);
             indexed.map(|event| (append.stream.tenant.clone(), event.id.clone()))
         });
         let ids = ids.chain(query.ids.iter().cloned());
-        let ids = ids.filter_map(|id| self.ids.get(&id).map(|record| (id, record.clone())));
-        let ids = ids.collect();
-        let view = |stream: &StreamKey| self.view(stream, query.unnamed_bytes_max);
-        let streams = streams.into_iter().map(|stream| (stream.clone(), view(stream))).collect();
-        (found.streams, found.ids) = (streams, ids);
+        found.ids = ids.filter_map(|id| self.ids.get(&id).map(|record| (id, record.clone()))).collect();
         found
     }
 
@@ -296,6 +291,34 @@ impl StreamTables {
             self.ids.remove(id);
         }
         old.len()
+    }
+
+    /// Looks at the streams that the rows name and at those asked for, as far as their bytes allow.
+    fn look_at_streams(&self, query: &PassQuery, found: &mut PassFound) {
+        let (mut bytes, bytes_max) = (0, query.unnamed_bytes_total());
+        let mut looked = 0;
+        for row in &found.rows {
+            if let Ok(content) = &row.content
+                && !found.streams.contains_key(content.stream())
+            {
+                if bytes > bytes_max {
+                    break;
+                }
+                let view = self.view(content.stream(), query.unnamed_bytes_max);
+                bytes += view.bytes();
+                found.streams.insert(content.stream().clone(), view);
+            }
+            looked += 1;
+        }
+        found.is_all &= looked == found.rows.len();
+        found.rows.truncate(looked);
+        for stream in &query.streams {
+            if bytes <= bytes_max && !found.streams.contains_key(stream) {
+                let view = self.view(stream, query.unnamed_bytes_max);
+                bytes += view.bytes();
+                found.streams.insert(stream.clone(), view);
+            }
+        }
     }
 
     fn view(&self, stream: &StreamKey, bytes_max: usize) -> StreamView {
