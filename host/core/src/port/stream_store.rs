@@ -17,7 +17,7 @@ use crate::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use crate::streams::name::{StreamKey, StreamName};
 use crate::streams::reading::Selector;
 use crate::streams::records::{
-    Append, Checkpoint, EventIdKey, EventIdRecord, FeedRecord, StreamCommit, StreamCommitted, StreamDoorRow,
+    Append, Checkpoint, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamDoorRow,
     StreamHead, StreamRest, StreamShardRecord, StreamView,
 };
 use crate::time::UnixMillis;
@@ -193,6 +193,11 @@ pub trait StreamStore: Send + Sync + 'static {
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError>;
     /// Whether a stream may have, or have had, events that a selector names.
     async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError>;
+
+    /// What operators said last of relays; one that was never paused or resumed has none.
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError>;
+    /// Notes for every host that a relay is paused, or goes on. Answers what is noted then.
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError>;
 
     /// A stream of a relay, from its checkpoint on or after `after` where that is later.
     async fn relay_slice(

@@ -149,6 +149,14 @@ impl Checkpoint {
     }
 }
 
+/// `relay/NAME`: what operators said last of a relay, for every host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayNote {
+    pub is_paused: bool,
+    /// Grows with each pause and resume: a host knows by it whether it has heard of the last one.
+    pub number: u64,
+}
+
 /// Why a broker, or the numbering of the doorstep, refused an event for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

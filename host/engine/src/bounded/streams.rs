@@ -13,7 +13,7 @@ use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
+    Append, Checkpoint, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamShardRecord,
 };
 use waybill_core::time::UnixMillis;
 
@@ -72,6 +72,12 @@ impl StreamStore for Bounded<dyn StreamStore> {
     }
     async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
         within!(self.is_selected(stream, selector))
+    }
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
+        within!(self.relay_notes())
+    }
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+        within!(self.note_relay(relay, is_paused))
     }
     async fn relay_slice(
         &self,

@@ -78,7 +78,8 @@ impl Supervised for StreamsOfShard {
             self.condition().send_replace(Condition::Starting);
             return Ok(Take::Wait(RETRY_PAUSE));
         };
-        self.read_pauses().await?;
+        // What operators paused stays paused.
+        let _is_news = relay::read_notes(&self.shared).await?;
         let settings = self.shared.settings();
         for plan in settings.relays.iter().filter(|plan| plan.from == RelayFrom::Latest) {
             // What lies before its start isn't kept apart yet: an operator seeks.
@@ -160,13 +161,6 @@ impl StreamsOfShard {
             }
         }
         Ok(Some(record))
-    }
-
-    /// What operators paused stays paused.
-    async fn read_pauses(&self) -> Result<(), StoreError> {
-        let paused = self.shared.context.stores.transact.paused().await?;
-        self.shared.relays.set_paused(&paused);
-        Ok(())
     }
 }
 

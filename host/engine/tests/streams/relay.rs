@@ -6,6 +6,7 @@ use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekReques
 use waybill_core::port::transport::ErrorKind;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::settings::{OnOvertaken, OnRefused, StreamsSettings};
+use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
 use crate::support::*;
@@ -145,6 +146,33 @@ async fn a_paused_relay_sends_nothing_and_stays_paused_over_a_restart() {
     assert_eq!(ids(&world), ["x-0"]);
     let missing = host.streams.pause_relay(&relay_name("nope"), "ops", "").await.unwrap_err();
     assert_eq!(missing.code(), Code::RELAY_NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_and_a_resume_reach_the_host_that_relays_whichever_was_asked() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.relays[0].on_refused = OnRefused::Stop;
+    });
+    let shared = |config: &mut EngineConfig| (config.exclusive, config.owner_ttl) = (false, seconds(4));
+    let first = world.launch("first", shared);
+    first.until_owned().await;
+    let second = world.launch("second", shared);
+    let is = async |state| {
+        eventually("the host that relays has heard", async || first.relay("out").await.state == state).await;
+    };
+    second.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    is(RelayState::Paused).await;
+    first.append("a", &["x-0"]).await;
+    pass(seconds(30)).await;
+    assert_eq!(world.bus.calls(), 0);
+    world.bus.tell(|_| permanent("POISON"));
+    second.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    is(RelayState::Stopped).await;
+    world.bus.tell(|_| ack());
+    second.streams.resume_relay(&relay_name("out"), "ops", "mended").await.unwrap();
+    until_settled(&first).await;
+    assert_eq!(world.bus.log().sent.last().map(|sent| sent.id.clone()), Some("x-0".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
 //! | `relay` | what relays and upkeep read |
+//! | `pauses` | which relays operators paused |
 //! | `incarnation` | which incarnation of its data a store is |
 //! | `keys` | keys and ranges |
 //!
@@ -31,6 +32,7 @@ mod ids;
 mod incarnation;
 mod joint;
 pub mod keys;
+mod pauses;
 mod relay;
 mod scan;
 mod shard;
@@ -48,7 +50,7 @@ use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
+    Append, Checkpoint, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamShardRecord,
 };
 use waybill_core::time::UnixMillis;
 use waybill_surreal::Bound;
@@ -153,6 +155,14 @@ impl StreamStore for SurrealStore {
 
     async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
         read!(self, |snapshot| scan::is_selected(snapshot, stream, selector))
+    }
+
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
+        pauses::notes(self).await
+    }
+
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+        pauses::note(self, relay, is_paused).await
     }
 
     async fn relay_slice(

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use waybill_core::ids::ShardId;
+use waybill_core::ids::{RelayName, ShardId};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{DoorQuery, PassFound, PassQuery, StreamStore as Store};
 use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::event::{Body, Event};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::{
-    Append, DoorContent, EventIdRecord, Refusal, StreamCommitted, StreamDead, StreamHead, StreamRest,
+    Append, DoorContent, EventIdRecord, Refusal, RelayNote, StreamCommitted, StreamDead, StreamHead, StreamRest,
     StreamShardRecord, StreamView, StreamWrite,
 };
 
@@ -214,6 +214,18 @@ pub async fn old_ids_are_forgotten_and_may_be_used_again(store: &impl Store) {
     assert_eq!((store.forget_ids(at(9), 1).await.unwrap(), known().await), (1, 0));
     writer.write(store, vec![id_of(&of, 0, 5)]).await;
     assert_eq!((known().await, store.forget_ids(at(5), 10).await.unwrap()), (1, 0), "it is another one's now");
+}
+
+pub async fn what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows(store: &impl Store) {
+    let [first, second] = ["out", "out-2"].map(|name| RelayName::new(name).unwrap());
+    assert!(store.relay_notes().await.unwrap().is_empty());
+    let noted = |is_paused, number| RelayNote { is_paused, number };
+    assert_eq!(store.note_relay(&first, true).await.unwrap(), noted(true, 1));
+    assert_eq!(store.note_relay(&second, true).await.unwrap(), noted(true, 1));
+    assert_eq!(store.note_relay(&first, false).await.unwrap(), noted(false, 2));
+    let notes = store.relay_notes().await.unwrap();
+    assert_eq!(notes, [(first.clone(), noted(false, 2)), (second, noted(true, 1))]);
+    assert_eq!(store.note_relay(&first, false).await.unwrap(), noted(false, 3), "also what it was before");
 }
 
 pub async fn what_the_feed_has_not_named_is_found_in_order_and_in_parts(store: &impl Store) {

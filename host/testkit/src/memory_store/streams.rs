@@ -19,8 +19,8 @@ use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, DoorContent, EventIdKey, EventIdRecord, FeedRecord, StreamCommit, StreamCommitted, StreamDead,
-    StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
+    Append, Checkpoint, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit, StreamCommitted,
+    StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
 };
 use waybill_core::streams::rules::Rules;
 use waybill_core::time::UnixMillis;
@@ -70,6 +70,8 @@ pub struct StreamTables {
     pub nodes: BTreeSet<(Tenant, String, StreamName)>,
     pub types: BTreeSet<(Tenant, String, StreamName)>,
     pub checkpoints: BTreeMap<(RelayName, StreamKey), Checkpoint>,
+    /// What operators said last of relays.
+    pub notes: BTreeMap<RelayName, RelayNote>,
     pub dead: Vec<StreamDead>,
     /// Rows of the doorstep that couldn't be read.
     pub quarantine: Vec<(ShardId, DoorKey, String)>,
@@ -573,6 +575,20 @@ impl StreamStore for MemoryStore {
     async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.is_selected(stream, selector)))
+    }
+
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.notes.iter().map(|(relay, note)| (relay.clone(), *note)).collect()))
+    }
+
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| {
+            let note = tables.streams.notes.entry(relay.clone()).or_default();
+            *note = RelayNote { is_paused, number: note.number + 1 };
+            *note
+        }))
     }
 
     async fn relay_slice(

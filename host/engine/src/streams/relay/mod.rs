@@ -10,10 +10,12 @@
 //! | `lane` | what waits for a lane of the transport |
 //! | `answer` | what a broker's word means |
 //! | `seek` | operators' wishes |
+//! | `pauses` | which relays operators paused, at whichever host |
 
 mod answer;
 mod lag;
 mod lane;
+mod pauses;
 mod read;
 mod seek;
 mod send;
@@ -41,6 +43,7 @@ use super::actor::Actor;
 
 use lag::Lag;
 use lane::Lane;
+pub(super) use pauses::{follow_notes, read_notes};
 pub(super) use read::RelayRead;
 pub(crate) use state::{RelayState, RelayStates};
 

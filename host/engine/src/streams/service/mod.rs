@@ -46,7 +46,7 @@ use waybill_core::time::{SteadyClock, UnixMillis};
 
 use super::meter::StreamMeter;
 use super::readers::{Readers, sweep};
-use super::relay::RelayStates;
+use super::relay::{RelayStates, follow_notes};
 use super::rings::Rings;
 use super::{Shared, StreamHandle, StreamsConfig, follow};
 use crate::admission::Admission;
@@ -90,7 +90,7 @@ impl Streams {
         (Arc::new(Self { shared, shards, admission, steady: Arc::default() }), tasks)
     }
 
-    /// Background work: what other hosts publish, and who takes nothing. It ends with the engine.
+    /// Background work: what other hosts publish, who takes nothing, and what operators said at other hosts. It ends with the engine.
     pub fn background(&self) {
         let context = &self.shared.context;
         let follow = {
@@ -103,6 +103,11 @@ impl Streams {
             move || sweep(Arc::clone(&shared))
         };
         context.supervisor.run("readers of streams", context.stop.clone(), sweep);
+        if !context.config.exclusive {
+            let (shared, shards) = (Arc::clone(&self.shared), self.shards.clone());
+            let notes = move || follow_notes(Arc::clone(&shared), shards.clone());
+            context.supervisor.run("pauses of relays", context.stop.clone(), notes);
+        }
     }
 
     /// Goes by other settings; the same ones again change nothing.

@@ -16,7 +16,7 @@ use waybill_core::streams::owner::StreamOwner;
 use waybill_core::streams::settings::RelayPlan;
 
 use super::super::StreamHandle;
-use super::super::relay::{RelayDriver, RelayStates, mapping_of};
+use super::super::relay::{RelayDriver, read_notes};
 use super::Streams;
 use super::trail::{Asked, OperatorAct};
 
@@ -131,15 +131,8 @@ impl Streams {
         reason: &str,
     ) -> Result<RelayView, ServiceError> {
         let plan = self.plan_of(name)?;
-        let transact = &self.shared.context.stores.transact;
-        transact.set_paused(&RelayStates::noted_as(name), is_paused).await?;
-        let state = self.shared.relays.of(name);
-        if is_paused {
-            state.set_paused(true);
-        } else {
-            state.resume();
-            let _usable = mapping_of(&plan, &self.shared);
-        }
+        self.store().note_relay(name, is_paused).await?;
+        read_notes(&self.shared).await?;
         self.shards.iter().for_each(StreamHandle::relay_changed);
         let kind = if is_paused { "RelayPaused" } else { "RelayResumed" };
         self.audit(kind, actor, None, name.as_str(), json!({ "reason": reason })).await;
