@@ -12,6 +12,7 @@
 //! | `fetch` | URL WINDOW | `fetch` | reads a stream and acknowledges, nothing else |
 //! | `append-redis`, `append-nats` | URL UNDER_WAY SIZE STREAMS | `append` | appends batches to streams in turn |
 //! | `replay-nats` | URL | `replay` | reads a stream of events from its beginning |
+//! | `append-codec`, `replay-codec` | as those to NATS | `codec` | the same by a bare codec |
 //! | `live-redis`, `live-nats` | URL RATE SUBSCRIBERS WARM_UP | `live` | publishes by the clock to subscribers; messages are deliveries |
 //! | `worker` | URL WINDOW POSTGRES HANDLER | `worker` | source document 5's worker: stream, inbox table, POST |
 //! | `relay` | POSTGRES SINK mark\|delete | `relay` | relays an outbox table, each aggregate in order |
@@ -20,6 +21,7 @@
 //! A sink is `nats://...` or `http://...` (`sink`).
 
 mod append;
+mod codec;
 mod fetch;
 mod live;
 mod nats;
@@ -61,7 +63,9 @@ async fn main() -> Result<()> {
         ("fetch", [url, window]) => fetch::run(url, messages, size(window)?).await?,
         ("append-redis", [url, shape @ ..]) => append::redis(url, messages, batches(shape)?)?,
         ("append-nats", [url, shape @ ..]) => append::nats(url, messages, batches(shape)?).await?,
+        ("append-codec", [url, shape @ ..]) => codec::append(url, messages, batches(shape)?)?,
         ("replay-nats", [url]) => replay::run(url, messages).await?,
+        ("replay-codec", [url]) => codec::replay(url, messages)?,
         ("live-redis", [url, load @ ..]) => {
             let (run, ages) = live::redis(url, paced(messages, load)?)?;
             times = ages;

@@ -20,7 +20,7 @@ use super::host::Measured;
 use super::native::run_reference;
 
 /// What is measured, in the order in which it is run in turn. Where a side's name says more, it is a further reference.
-pub const PARTS: [(&str, Side); 11] = [
+pub const PARTS: [(&str, Side); 12] = [
     ("W10 1", Side::Waybill),
     ("W10 1", Side::Native),
     ("W10 100", Side::Waybill),
@@ -29,12 +29,15 @@ pub const PARTS: [(&str, Side); 11] = [
     ("W10 10000", Side::Native),
     (SIXTEEN, Side::Waybill),
     (SIXTEEN, Side::Native),
-    ("W10 16 under way redis", Side::Native),
+    (SIXTEEN_CODEC, Side::Native),
+    (SIXTEEN_REDIS, Side::Native),
     ("W10 singles", Side::Waybill),
     ("W10 singles", Side::Native),
 ];
-/// The part whose reference is JetStream.
+/// The part whose reference is JetStream; beside it JetStream by a bare codec, and Redis.
 const SIXTEEN: &str = "W10 16 under way";
+const SIXTEEN_CODEC: &str = "W10 16 under way codec";
+const SIXTEEN_REDIS: &str = "W10 16 under way redis";
 
 /// Nothing is taken away while it is measured: the references keep everything, too.
 pub const KEEP_ALL: &str = "[events]\nretention_per_stream = 1000000000\n";
@@ -67,7 +70,7 @@ fn shape(name: &str, events: u64) -> Result<Shape> {
         "W10 100" => Shape { streams: 100, ..one },
         // Each stream has one batch at least.
         "W10 10000" => Shape { streams: 10_000, events: events.max(10_000 * BATCH), ..one },
-        "W10 16 under way" | "W10 16 under way redis" => Shape { under_way: 16, streams: 100, ..one },
+        SIXTEEN | SIXTEEN_CODEC | SIXTEEN_REDIS => Shape { under_way: 16, streams: 100, ..one },
         "W10 singles" => Shape { under_way: 16, size: 1, streams: 16, events: events / 5 },
         other => bail!("{other} is measured by nobody"),
     })
@@ -78,7 +81,8 @@ pub async fn measure(bench: &Bench, name: &str, side: Side, events: u64) -> Resu
     let shape = shape(name, events)?;
     match (name, side) {
         (_, Side::Waybill) => appended(bench, shape).await,
-        (SIXTEEN, Side::Native) => to_jetstream(bench, shape).await,
+        (SIXTEEN, Side::Native) => to_jetstream(bench, "append-nats", shape).await,
+        (SIXTEEN_CODEC, Side::Native) => to_jetstream(bench, "append-codec", shape).await,
         (_, Side::Native) => to_redis(bench, shape).await,
         (name, Side::Store) => bail!("{name} has no side {side}"),
     }
@@ -160,9 +164,9 @@ async fn to_redis(bench: &Bench, shape: Shape) -> Result<Figure> {
     Ok(figure)
 }
 
-async fn to_jetstream(bench: &Bench, shape: Shape) -> Result<Figure> {
+async fn to_jetstream(bench: &Bench, job: &str, shape: Shape) -> Result<Figure> {
     let server = jetstream().await?;
-    let figure = native(bench, "append-nats", &server.url(), server.id(), shape).await?;
+    let figure = native(bench, job, &server.url(), server.id(), shape).await?;
     let info = server.client().await?.api(&format!("STREAM.INFO.{STREAM}"), &json!({})).await?;
     let stored = info.pointer("/state/messages").and_then(serde_json::Value::as_u64).unwrap_or_default();
     ensure!(stored == shape.events, "JetStream has {stored} of {} events", shape.events);

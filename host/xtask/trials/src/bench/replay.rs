@@ -17,7 +17,8 @@ use super::host::Measured;
 use super::native::{apart, run_reference};
 
 /// What is measured, in the order in which it is run in turn.
-pub const PARTS: [(&str, Side); 2] = [("W11 sse", Side::Waybill), ("W11 sse", Side::Native)];
+pub const PARTS: [(&str, Side); 3] =
+    [("W11 sse", Side::Waybill), ("W11 sse", Side::Native), ("W11 sse codec", Side::Native)];
 /// What a process by itself is asked for.
 pub const KIND: &str = "subscribe";
 /// Events of a request while the stream is filled.
@@ -54,8 +55,8 @@ pub async fn read(target: &str, events: u64) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// async-nats' ordered consumer reads as many messages of JetStream.
-pub async fn consumed(bench: &Bench, events: u64) -> Result<Figure> {
+/// A native client reads as many messages of JetStream: async-nats' ordered consumer, or a push consumer by a bare codec.
+pub async fn consumed(bench: &Bench, job: &str, events: u64) -> Result<Figure> {
     let server = jetstream().await?;
     fill_jetstream(bench, &server, events).await?;
     let server_cpu = || {
@@ -64,7 +65,7 @@ pub async fn consumed(bench: &Bench, events: u64) -> Result<Figure> {
     };
     let before = server_cpu()?;
     let mut command = Command::new(&bench.natives);
-    command.args(["replay-nats", &events.to_string(), &server.url()]);
-    let figure = run_reference(&mut command, "replay-nats", events).await?;
+    command.args([job, &events.to_string(), &server.url()]);
+    let figure = run_reference(&mut command, job, events).await?;
     Ok(figure.with_more_cpu(server_cpu()?.saturating_sub(before)))
 }
