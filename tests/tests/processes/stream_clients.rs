@@ -127,12 +127,12 @@ async fn follows(mut scene: Scene) {
         let before = std::fs::metadata(scene.file("events.jsonl")).unwrap().len();
         scene.append(STREAMS[0], 1, 40).await;
         scene.written("events.jsonl", before).await;
+        let before = std::fs::metadata(scene.file("events.jsonl")).unwrap().len();
         kill_process(pid, Signal::STOP).unwrap();
         let (requests, events, payload) = FLOOD;
         for request in 0..requests {
             scene.append(STREAMS[request as usize % STREAMS.len()], events, payload).await;
         }
-        let before = std::fs::metadata(scene.file("events.jsonl")).unwrap().len();
         kill_process(pid, Signal::CONT).unwrap();
         scene.written("events.jsonl", before + requests * events * payload as u64).await;
         if scene.lagged() {
