@@ -23,6 +23,8 @@ pub struct StreamShardRecord {
     pub pos: u64,
     /// Up to which feed record all events are settled, of each relay.
     pub marks: BTreeMap<RelayName, u64>,
+    /// The feed record behind which a relay began that begins with the latest events, of each such relay.
+    pub starts: BTreeMap<RelayName, u64>,
 }
 
 /// `stream:[tenant, stream]`: written by whoever gives out a number. A deleted stream keeps it, so numbers never start again.

@@ -5,7 +5,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekRequest, SeekTo};
 use waybill_core::port::transport::ErrorKind;
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::settings::{OnOvertaken, OnRefused, StreamsSettings};
+use waybill_core::streams::settings::{OnOvertaken, OnRefused, RelayFrom, StreamsSettings};
 use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
@@ -173,6 +173,33 @@ async fn a_pause_and_a_resume_reach_the_host_that_relays_whichever_was_asked() {
     second.streams.resume_relay(&relay_name("out"), "ops", "mended").await.unwrap();
     until_settled(&first).await;
     assert_eq!(world.bus.log().sent.last().map(|sent| sent.id.clone()), Some("x-0".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_begins_with_the_latest_sends_what_is_appended_from_then_on() {
+    let mut world = World::new();
+    let host = world.start().await;
+    host.append("a", &["x-0", "x-1"]).await;
+    host.append("b", &["y-0"]).await;
+    host.drain().await;
+    drop(host);
+    relayed(&mut world.settings);
+    world.settings.relays[0].from = RelayFrom::Latest;
+    let host = world.start().await;
+    host.append("a", &["x-2"]).await;
+    host.append("c", &["z-0"]).await;
+    until_sent(&world, 2).await;
+    until_settled(&host).await;
+    host.drain().await;
+    drop(host);
+    let host = world.start().await;
+    host.append("b", &["y-1"]).await;
+    until_sent(&world, 3).await;
+    until_settled(&host).await;
+    let mut sent = ids(&world);
+    sent.sort_unstable();
+    assert_eq!(sent, ["x-2", "y-1", "z-0"]);
+    assert_eq!(host.relay("out").await.overtaken, 0);
 }
 
 #[tokio::test(start_paused = true)]

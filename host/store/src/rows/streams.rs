@@ -133,23 +133,27 @@ pub fn of_shard(record: &StreamShardRecord) -> Result<Object, StoreError> {
     if !record.marks.is_empty() {
         fields.insert("marks", bytes(encoded(encode_marks(&record.marks))?));
     }
+    if !record.starts.is_empty() {
+        fields.insert("starts", bytes(encoded(encode_marks(&record.starts))?));
+    }
     Ok(fields)
 }
 
 pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<StreamShardRecord, StoreError> {
     let field = |name: &str| field(STREAM_SHARD, key, fields, name);
     let nonce = int_of(fields.get("nonce")).ok_or_else(|| lacks(STREAM_SHARD, key, "nonce"))?;
-    let marks = match (fields.get("marks"), bytes_of(fields.get("marks"))) {
-        (None, _) => BTreeMap::new(),
-        (Some(_), None) => return Err(lacks(STREAM_SHARD, key, "marks")),
-        (Some(_), Some(data)) => decode_marks(&data).map_err(|error| unreadable(STREAM_SHARD, key, error))?,
+    let places = |name: &str| match (fields.get(name), bytes_of(fields.get(name))) {
+        (None, _) => Ok(BTreeMap::new()),
+        (Some(_), None) => Err(lacks(STREAM_SHARD, key, name)),
+        (Some(_), Some(data)) => decode_marks(&data).map_err(|error| unreadable(STREAM_SHARD, key, error)),
     };
     Ok(StreamShardRecord {
         token: field("token")?,
         beat: field("beat")?,
         nonce: u64::from_ne_bytes(nonce.to_ne_bytes()),
         pos: field("pos")?,
-        marks,
+        marks: places("marks")?,
+        starts: places("starts")?,
     })
 }
 

@@ -13,8 +13,8 @@ use waybill_core::streams::exact::ExactRefusal;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, DoorContent, FeedPart, FeedRecord, Refusal, StreamCommitted, StreamDead, StreamHead, StreamRest,
-    StreamWrite,
+    Append, Checkpoint, DoorContent, FeedPart, FeedRecord, Refusal, StreamCommitted, StreamDead, StreamHead,
+    StreamRest, StreamWrite,
 };
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::samples::{SHARD, T0, tenant};
@@ -220,10 +220,16 @@ async fn where_nobody_knows_what_is_kept_readers_from_before_begin_anew() {
 async fn a_shard_record_that_can_not_be_read_is_made_anew_behind_its_feed() {
     let store = memory().await;
     let mut writer = worked(&store).await;
+    let ran = [("größe", "a"), ("größe", "b"), ("mail", "a")].map(|(of, to)| {
+        let checkpoint = Checkpoint { upto: 1, ..Checkpoint::default() };
+        StreamWrite::PutCheckpoint { relay: relay(of), stream: stream(to), checkpoint }
+    });
+    writer.write(&store, ran.into()).await;
+    let marks = [(relay("größe"), 0), (relay("mail"), 0)].into();
     for junk in ["UPDATE stream_shard:0 SET pos = 'x'", "UPSERT stream_shard:0 CONTENT { junk: 17 }"] {
         sql(&store, junk).await.unwrap();
         let rebuilt = store.stream_shard(SHARD).await.unwrap();
-        assert_eq!((rebuilt.pos, rebuilt.marks.len()), (2, 0), "{junk}");
+        assert_eq!((rebuilt.pos, &rebuilt.marks), (2, &marks), "{junk}");
         assert!(rebuilt.beat > writer.record.beat && rebuilt.token <= writer.record.token, "{junk}");
         let fenced = store.commit_streams(writer.next()).await;
         assert!(matches!(fenced, Err(StoreError::Conflict(_))), "{junk}: {fenced:?}");

@@ -32,6 +32,8 @@ pub async fn a_record_of_streams_comes_back_as_it_was_written(store: &impl Store
     assert_eq!(store.stream_shard(SHARD).await.unwrap(), writer.record, "without relays");
     writer.commit(store, |commit| commit.record.marks = [(relay("a"), 0), (relay("größe"), 1 << 40)].into()).await;
     assert_eq!(store.stream_shard(SHARD).await.unwrap(), writer.record);
+    writer.commit(store, |commit| commit.record.starts = [(relay("größe"), 9)].into()).await;
+    assert_eq!(store.stream_shard(SHARD).await.unwrap(), writer.record);
     assert_eq!(store.feed_ends(2).await.unwrap(), [1 << 40, 0], "by shard");
 }
 

@@ -19,6 +19,8 @@ pub struct RelaySettings {
     /// Streams that it takes, of every tenant.
     pub streams: StreamPattern,
     pub order_by: OrderBy,
+    /// Where it never ran, it begins with what is appended from then on.
+    pub from_latest: bool,
     /// Retention and compaction wait for it.
     pub holds: bool,
     /// Most events in flight, in this shard.
@@ -37,6 +39,7 @@ impl RelaySettings {
             name,
             streams,
             order_by: OrderBy::default(),
+            from_latest: false,
             holds: true,
             in_flight_max: limits::RELAY_INFLIGHT_DEFAULT,
             window_events: limits::RELAY_WINDOW_EVENTS,
@@ -69,6 +72,8 @@ pub enum FeedTaken {
 pub struct Relay {
     settings: RelaySettings,
     place: Place,
+    /// Events that the feed names up to here are left out, but in streams where an operator has sought.
+    start: u64,
     work: Work,
     windows: BTreeMap<StreamKey, Window>,
     /// The stream that was served last: they take turns.
@@ -82,10 +87,14 @@ pub struct Relay {
 impl Relay {
     /// A relay at a shard's new owner: it begins at its mark.
     pub fn new(settings: RelaySettings, record: &StreamShardRecord) -> Self {
-        let mark = record.marks.get(&settings.name).copied().unwrap_or(0);
+        let mark = record.marks.get(&settings.name).copied();
+        // One that ran before has what it began with, also where that was the earliest.
+        let begins_now = settings.from_latest && mark.is_none();
+        let start = record.starts.get(&settings.name).copied().or_else(|| begins_now.then_some(record.pos));
         Self {
             settings,
-            place: Place::Feed(mark),
+            place: Place::Feed(mark.unwrap_or(0)),
+            start: start.unwrap_or(0),
             work: Work::default(),
             windows: BTreeMap::new(),
             served: None,
@@ -104,6 +113,11 @@ impl Relay {
 
     pub fn takes(&self, stream: &StreamKey) -> bool {
         self.settings.streams.matches(&stream.name)
+    }
+
+    /// Behind which feed record it began; 0 = with the earliest events.
+    pub(super) fn start(&self) -> u64 {
+        self.start
     }
 
     /// Events that retention took before it had them, as far as this owner noticed.
@@ -222,7 +236,7 @@ impl Relay {
         if window.is_seeking() {
             return None;
         }
-        let overtaken = window.load(read, self.settings.order_by, self.settings.rules);
+        let overtaken = window.load(read, self.settings.order_by, self.start, self.settings.rules);
         self.overtaken += overtaken.map_or(0, |range| range.to - range.from + 1);
         self.work.reaches(stream, read.slice.rest.named_to(&read.slice.head));
         self.note_unsettled(stream);

@@ -265,3 +265,40 @@ fn windows_have_no_more_in_memory_than_their_room_and_streams_take_turns() {
     let left = relay.windows_wanted(9, |of| *of == stream("b"));
     assert_eq!(left, [(stream("c"), 0), (stream("a"), 1)]);
 }
+
+#[test]
+fn one_that_begins_with_the_latest_leaves_out_what_was_there_and_a_seek_goes_before_that() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let settings = RelaySettings { from_latest: true, ..settings };
+    let read = stored(1, "abc");
+    let begin = |shard: &StreamShardRecord| {
+        let mut relay = Relay::new(settings.clone(), shard);
+        relay.take_feed(&(1..=3).map(named).collect::<Vec<_>>(), &StreamShardRecord { pos: 3, ..shard.clone() });
+        assert_eq!(relay.take_window(&stream("a"), &read), None);
+        Relays::new(vec![relay])
+    };
+    let mut relays = begin(&record(2));
+    assert_eq!(sent(&mut relays), [3]);
+    let mut shard = record(3);
+    let flight = relays.draft(&mut Vec::new(), &mut shard);
+    relays.applied(flight);
+    assert_eq!(shard.starts[&RelayName::new("out").unwrap()], 2, "the next owner begins there, too");
+    assert_eq!(sent(&mut begin(&shard)), [3]);
+    one(&mut relays).answer(&stream("a"), 3, 0, RelayOutcome::Acknowledged);
+    assert_eq!(commit(&mut relays).0, Some((3, vec![])), "what is left out needn't be kept for it");
+    let ran = StreamShardRecord { marks: [(settings.name.clone(), 0)].into(), ..record(2) };
+    assert_eq!(sent(&mut begin(&ran)), [1, 2, 3], "it ran before it was to begin with the latest");
+
+    let sought = RelaySlice { checkpoint: Checkpoint { generation: 1, ..Checkpoint::default() }, ..read.clone() };
+    let mut relay = Relay::new(settings.clone(), &record(2));
+    relay.take_feed(&(1..=3).map(named).collect::<Vec<_>>(), &record(3));
+    relay.take_window(&stream("a"), &sought);
+    assert_eq!(sent(&mut Relays::new(vec![relay])), [1, 2, 3]);
+
+    let mut trimmed = stored(3, "c");
+    trimmed.slice.rest.gone = 2;
+    let mut relay = Relay::new(settings.clone(), &record(2));
+    assert_eq!(relay.take_window(&stream("a"), &trimmed), None, "what went was before its start");
+    let mut relay = Relay::new(settings.clone(), &record(1));
+    assert!(relay.take_window(&stream("a"), &trimmed).is_some());
+}

@@ -150,11 +150,13 @@ impl Window {
         self.checkpoint.covers(seq) || self.acknowledged.contains(&seq) || self.refused.contains_key(&seq)
     }
 
-    /// Takes what was read after [`Self::covered`]. What the feed hasn't named waits until it is.
-    pub fn load(&mut self, read: &RelaySlice, by: OrderBy, rules: Rules) -> Option<Overtaken> {
+    /// Takes what was read after [`Self::covered`]. What the feed hasn't named waits until it is; what it named up to `start` is left out,
+    /// unless an operator has sought here.
+    pub fn load(&mut self, read: &RelaySlice, by: OrderBy, start: u64, rules: Rules) -> Option<Overtaken> {
         self.is_fresh = false;
+        let start = if self.checkpoint.generation == 0 { start } else { 0 };
         let slice = &read.slice;
-        let overtaken = self.overtake(slice, rules);
+        let overtaken = self.overtake(slice, start, rules);
         for stored in &slice.chunks {
             // An unreadable chunk holds the stream until somebody repairs it.
             let Ok(chunk) = &stored.chunk else { break };
@@ -166,7 +168,7 @@ impl Window {
                 break;
             }
             for event in chunk.events.iter().filter(|event| event.seq > self.covered) {
-                if self.is_settled(event.seq) {
+                if self.is_settled(event.seq) || event.pos <= start {
                     continue;
                 }
                 let key = key_of(&event.packed, by);
@@ -180,13 +182,17 @@ impl Window {
     }
 
     /// Retention took what wasn't read yet. What is in memory is sent all the same.
-    fn overtake(&mut self, slice: &StreamSlice, rules: Rules) -> Option<Overtaken> {
+    fn overtake(&mut self, slice: &StreamSlice, start: u64, rules: Rules) -> Option<Overtaken> {
         let first = slice.rest.first;
         if first <= self.covered + 1 || !rules.kept(Rule::NotOverTrimmed) {
             return None;
         }
         let overtaken = Overtaken { from: self.covered + 1, to: first - 1 };
         self.covered = overtaken.to;
+        // Nothing that went was behind its start.
+        if start > 0 && slice.rest.gone <= start {
+            return None;
+        }
         self.overtaken.push(overtaken);
         Some(overtaken)
     }

@@ -34,7 +34,7 @@ use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::StreamOwner;
 use waybill_core::streams::records::StreamShardRecord;
 use waybill_core::streams::relay::{Relay, RelaySettings};
-use waybill_core::streams::settings::RelayPlan;
+use waybill_core::streams::settings::{RelayFrom, RelayPlan};
 use waybill_core::streams::wire::{Broker, Mapping};
 use waybill_core::time::Now;
 
@@ -57,6 +57,7 @@ const OVERDUE_PAUSE: Duration = Duration::from_millis(10);
 pub(super) fn of_plan(plan: &RelayPlan, record: &StreamShardRecord) -> Relay {
     let settings = RelaySettings {
         order_by: plan.order_by,
+        from_latest: plan.from == RelayFrom::Latest,
         holds: plan.hold_max.is_some(),
         in_flight_max: plan.in_flight_max,
         ..RelaySettings::new(plan.name.clone(), plan.streams.clone())
