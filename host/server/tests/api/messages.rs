@@ -170,8 +170,8 @@ async fn a_transaction_carries_statements_and_messages() {
     assert_eq!(api.get("/v1/messages/b").await.status, 404, "all of it or nothing");
     api.reached();
     let answer = api.post("/v1/transactions", r#"{"messages":[],"events":[{"stream":"x"}]}"#).await;
-    assert_eq!(answer.problem(), (400, "SCHEMA.UNSUPPORTED".into()));
-    assert_eq!(answer.json()["path"], "events");
+    assert_eq!(answer.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()));
+    assert_eq!(answer.json()["path"], "events[0]");
     assert!(api.reached().is_empty());
 }
 

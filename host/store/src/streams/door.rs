@@ -1,14 +1,13 @@
 //! The doorstep of streams: rows that anyone puts there in his own transaction, and what the owner reads before a commit.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use ulid::Ulid;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{DoorQuery, PassFound, PassQuery};
-use waybill_core::streams::records::{Append, DoorContent, EventIdKey, StreamDoorRow};
+use waybill_core::streams::records::{DoorAppend, DoorContent, EventIdKey, StreamDoorRow};
 use waybill_surreal::{Bound, Object, Transaction};
 
 use super::heads::Snapshot;
@@ -48,10 +47,14 @@ pub async fn put(
     Ok(())
 }
 
+/// The rows of some appends, encoded before their transaction begins.
+pub fn door_rows(appends: &[DoorAppend]) -> Result<Vec<(ShardId, Object)>, StoreError> {
+    appends.iter().map(|(shard, append)| Ok((*shard, rows::of_append(append)?))).collect()
+}
+
 /// Puts events there, in one commit.
-pub async fn append(store: &SurrealStore, appends: &[(ShardId, Arc<Append>)]) -> Result<(), StoreError> {
-    let rows = appends.iter().map(|(shard, append)| rows::of_append(append).map(|fields| (*shard, fields)));
-    let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+pub async fn append(store: &SurrealStore, appends: &[DoorAppend]) -> Result<(), StoreError> {
+    let rows = door_rows(appends)?;
     let transaction = store.begin(true).await?;
     let worked = put(store, transaction.as_ref(), rows).await;
     finish(transaction, worked).await

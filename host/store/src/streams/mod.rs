@@ -59,6 +59,7 @@ use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{STREAM_SHARD, shard_key, unsigned};
 use heads::Snapshot;
+pub use door::{door_rows, put as put_door_rows};
 pub use joint::Joint;
 
 /// Reads of one snapshot: what couldn't be read is set aside behind it.

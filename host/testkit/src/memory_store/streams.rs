@@ -19,8 +19,8 @@ use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit, StreamCommitted,
-    StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
+    Append, Checkpoint, DoorAppend, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit,
+    StreamCommitted, StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
 };
 use waybill_core::streams::rules::Rules;
 use waybill_core::time::UnixMillis;
@@ -169,8 +169,8 @@ impl StreamTables {
     }
 
     /// A transaction that puts appends on doorsteps.
-    pub fn begin_door(&self, appends: &[(ShardId, Arc<Append>)]) -> StreamTx {
-        let put = |(shard, append): &(ShardId, Arc<Append>)| StreamWrite::PutDoor {
+    pub fn begin_door(&self, appends: &[DoorAppend]) -> StreamTx {
+        let put = |(shard, append): &DoorAppend| StreamWrite::PutDoor {
             shard: *shard,
             content: DoorContent::Append(Arc::clone(append)),
         };
