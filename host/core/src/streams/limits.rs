@@ -51,7 +51,7 @@ pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
 pub const LIVE_ENTRIES: usize = 1_024;
 pub const LIVE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Events of one stream beyond its checkpoint that a relay holds in memory, and their bytes.
+/// Events of one stream beyond its checkpoint that a relay holds in memory, and the bytes of those of all streams of a shard.
 pub const RELAY_WINDOW_EVENTS: usize = 4_096;
 pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// Default of `relay.max_inflight`, in events, a relay and host.
