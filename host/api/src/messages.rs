@@ -237,6 +237,7 @@ pub struct TransactionDone {
 /// An event that a transaction appended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppendedEvent {
+    /// Its `event_id`, chosen by the caller or made.
     pub id: String,
     /// Its number; absent = it gets one in a moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
