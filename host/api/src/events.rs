@@ -6,9 +6,10 @@ use std::fmt;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use waybill_core::error::{InputError, InputResult};
 use waybill_core::ids::EventId;
 use waybill_core::port::service::streams::{AppendRequest, Appended, EventInput, StreamError};
-use waybill_core::streams::event::{EventError, Op};
+use waybill_core::streams::event::Op;
 use waybill_core::streams::limits::COMMIT_EVENTS_MAX;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::wire::{AnyJson, Base64Json, HeadersMapJson, OpJson};
@@ -86,14 +87,16 @@ impl AppendBody {
     /// The request to append to a stream. Its events are checked further when they are appended.
     pub fn into_request(self, stream: StreamKey) -> Result<AppendRequest, StreamError> {
         let numbered = self.events.into_iter().enumerate();
-        let events =
-            numbered.map(|(index, event)| event.into_input().map_err(|error| StreamError::Event { index, error }));
+        let events = numbered.map(|(index, event)| {
+            let refused = |error: InputError| StreamError::Event { index, error: error.into() };
+            event.into_input().map_err(refused)
+        });
         Ok(AppendRequest { stream, events: events.collect::<Result<_, _>>()?, expected_seq: self.expected_seq })
     }
 }
 
 impl NewEventBody {
-    fn into_input(self) -> Result<EventInput, EventError> {
+    pub(crate) fn into_input(self) -> InputResult<EventInput> {
         Ok(EventInput {
             id: self.event_id,
             ts: self.ts_ms.map(|at| at.0),

@@ -8,7 +8,7 @@
 //! | `operations` | bulk acts |
 //! | `transports` | transports, and what is missing at their peers |
 //! | `inbox` | received messages: stored, handled, waiting |
-//! | `events` | events appended to streams |
+//! | `events`, `joint_events` | events appended to streams, by themselves and in transactions |
 //! | `sources` | what brings messages in |
 //! | `streams`, `relays` | streams of events as they are shown and read, and what brings them to brokers |
 //! | `workers` | claims and settlements of workers outside |
@@ -32,6 +32,7 @@ pub mod headers;
 pub mod idempotency;
 pub mod inbox;
 pub mod instant;
+pub mod joint_events;
 pub mod list;
 pub mod messages;
 pub mod operations;

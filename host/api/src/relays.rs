@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use waybill_core::port::service::streams::{RelayDetail, RelayStreamView, RelayView};
+use waybill_core::ids::Tenant;
+use waybill_core::port::service::streams::{RelayLag, RelayStreamView, RelayView};
 
 /// A relay, as far as the shards of this host go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -18,20 +19,44 @@ pub struct RelayStatus {
     pub state: String,
     /// Why it is stopped or waits.
     pub reason: Option<String>,
-    /// Streams with events that it hasn't settled.
+    /// Streams with events that it hasn't settled: of the tenants that the credential allows.
     pub streams_behind: u64,
-    /// Events that it hasn't settled.
+    /// Events that it hasn't settled, of these tenants.
     pub lag_events: u64,
-    /// Age of the earliest of those that it has in hand, in milliseconds; null = none.
+    /// Age of the earliest of those that it has in hand, in milliseconds, of all tenants; null = it is behind in no stream of these tenants.
     pub lag_ms: Option<u64>,
-    /// Events under way.
-    pub in_flight: u64,
+    /// Events under way, of all tenants. This and what follows is null for a credential of some tenants only.
+    pub in_flight: Option<u64>,
     /// Events that its peer acknowledged, since this host took its shards over.
-    pub delivered: u64,
+    pub delivered: Option<u64>,
     /// Events that its peer refused for good, since then.
-    pub refused: u64,
+    pub refused: Option<u64>,
     /// Events that retention took before it had them.
-    pub overtaken: u64,
+    pub overtaken: Option<u64>,
+}
+
+impl RelayStatus {
+    /// As somebody sees it who may see some tenants only: their lag, and nothing that tells of others.
+    pub fn of_tenants(view: RelayView, is_seen: impl Fn(&Tenant) -> bool) -> Self {
+        let lags = view.tenants.iter().filter(|(tenant, _)| is_seen(tenant)).map(|(_, lag)| *lag);
+        let lag = lags.fold(RelayLag::default(), |sum, lag| RelayLag {
+            streams: sum.streams + lag.streams,
+            events: sum.events + lag.events,
+        });
+        let is_behind = lag != RelayLag::default();
+        let status = Self::from(view);
+        Self {
+            reason: None,
+            streams_behind: lag.streams,
+            lag_events: lag.events,
+            lag_ms: status.lag_ms.filter(|_| is_behind),
+            in_flight: None,
+            delivered: None,
+            refused: None,
+            overtaken: None,
+            ..status
+        }
+    }
 }
 
 impl From<RelayView> for RelayStatus {
@@ -45,10 +70,10 @@ impl From<RelayView> for RelayStatus {
             streams_behind: view.streams_behind,
             lag_events: view.lag_events,
             lag_ms: view.lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
-            in_flight: view.in_flight,
-            delivered: view.delivered,
-            refused: view.refused,
-            overtaken: view.overtaken,
+            in_flight: Some(view.in_flight),
+            delivered: Some(view.delivered),
+            refused: Some(view.refused),
+            overtaken: Some(view.overtaken),
         }
     }
 }
@@ -64,9 +89,10 @@ pub struct RelayDetailView {
     pub behind: Vec<RelayPlace>,
 }
 
-impl From<RelayDetail> for RelayDetailView {
-    fn from(detail: RelayDetail) -> Self {
-        Self { relay: detail.view.into(), behind: detail.behind.into_iter().map(RelayPlace::from).collect() }
+impl RelayDetailView {
+    /// With the streams that may be seen, below what is seen of the relay.
+    pub fn new(relay: RelayStatus, behind: Vec<RelayStreamView>) -> Self {
+        Self { relay, behind: behind.into_iter().map(RelayPlace::from).collect() }
     }
 }
 

@@ -55,4 +55,4 @@ pub use guard::{Checked, Held, check as check_statement};
 pub use private::{close_ahead, open_to_others};
 pub use query::cursor::At;
 pub use store::SurrealStore;
-pub use transact::{BusinessError, BusinessTransaction, enqueue_in_tx};
+pub use transact::{AppendedInTx, BusinessError, BusinessTransaction, append_in_tx, enqueue_in_tx};

@@ -96,6 +96,8 @@ pub const STREAM_SHARD: &str = "stream_shard";
 pub const STREAM_FEED: &str = "stream_feed";
 /// Ids of events that callers chose or that were derived: `[tenant, id]`.
 pub const EVENT_ID: &str = "event_id";
+/// Ids that one commit put into [`EVENT_ID`], of one tenant: `[millis, ulid]`.
+pub const EVENT_ID_DUE: &str = "event_id_due";
 /// Streams with events of a node: `[tenant, node, stream]`.
 pub const STREAM_NODE: &str = "stream_node";
 /// Streams with events of resources of a type: `[tenant, type, stream]`.
@@ -118,7 +120,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 56] = [
+pub const OWN: [&str; 57] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -164,6 +166,7 @@ pub const OWN: [&str; 56] = [
     STREAM_SHARD,
     STREAM_FEED,
     EVENT_ID,
+    EVENT_ID_DUE,
     STREAM_NODE,
     STREAM_TYPE,
     STREAM_DEAD,

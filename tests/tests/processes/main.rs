@@ -17,3 +17,4 @@ mod script;
 mod shards;
 mod slow_disk;
 mod source_plugins;
+mod stream_clients;

@@ -91,7 +91,7 @@ impl Refusal {
     /// What to do; none where the detail says it all.
     fn fix(&self) -> Option<&'static str> {
         Some(match Code::of(&self.code)? {
-            Code::SCHEMA_VALIDATION_FAILED | Code::SCHEMA_UNSUPPORTED | Code::OUTBOX_STATE => return None,
+            Code::SCHEMA_VALIDATION_FAILED | Code::OUTBOX_STATE => return None,
             // Their details say it.
             Code::DEAD_KIND
             | Code::SAGA_STATE

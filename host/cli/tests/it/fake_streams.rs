@@ -93,6 +93,7 @@ fn relay(name: &RelayName, state: RelayState) -> RelayView {
         delivered: 40,
         refused: 0,
         overtaken: 0,
+        tenants: Default::default(),
     }
 }
 

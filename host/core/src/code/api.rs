@@ -47,8 +47,6 @@ codes! {
         "Try again after `retry_after_ms`; /readyz tells what is missing.");
     SCHEMA_JSON = "SCHEMA.JSON" => answered(400, "The body isn't JSON",
         "Correct the text at the line and column given.");
-    SCHEMA_UNSUPPORTED = "SCHEMA.UNSUPPORTED" => answered(400, "This part of the request isn't supported",
-        "Leave out what `path` names.");
     SCHEMA_VALIDATION_FAILED = "SCHEMA.VALIDATION_FAILED" => answered(400, "The request isn't usable",
         "Correct what `path` and `detail` name; /openapi.json has the shapes.");
     UNKNOWN_INTERNAL = "UNKNOWN.INTERNAL" => retryable(500, "Something went wrong in the host",

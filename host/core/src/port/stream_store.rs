@@ -17,7 +17,7 @@ use crate::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use crate::streams::name::{StreamKey, StreamName};
 use crate::streams::reading::Selector;
 use crate::streams::records::{
-    Append, Checkpoint, EventIdKey, EventIdRecord, FeedRecord, StreamCommit, StreamCommitted, StreamDoorRow,
+    Append, Checkpoint, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamDoorRow,
     StreamHead, StreamRest, StreamShardRecord, StreamView,
 };
 use crate::time::UnixMillis;
@@ -31,8 +31,16 @@ pub struct PassQuery {
     pub streams: Vec<StreamKey>,
     /// Ids to look up besides those in the rows.
     pub ids: Vec<EventIdKey>,
-    /// Bytes of unnamed chunks of one stream.
+    /// Bytes of unnamed chunks of one stream; of all streams together [`Self::unnamed_bytes_total`].
     pub unnamed_bytes_max: usize,
+}
+
+impl PassQuery {
+    /// Past so many bytes of unnamed chunks no other stream is looked at: rows that name one are left to the next page, with those behind
+    /// them, and a stream that was asked for isn't answered.
+    pub fn unnamed_bytes_total(&self) -> usize {
+        self.unnamed_bytes_max.saturating_mul(4)
+    }
 }
 
 /// A page of the doorstep, from its low end.
@@ -45,6 +53,14 @@ pub struct DoorQuery {
     pub limit: usize,
 }
 
+/// Where a stream stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStanding {
+    pub stream: StreamKey,
+    pub head: StreamHead,
+    pub rest: StreamRest,
+}
+
 /// What was found, all of one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassFound {
@@ -52,7 +68,7 @@ pub struct PassFound {
     pub until: u64,
     /// In order of their keys.
     pub rows: Vec<StreamDoorRow>,
-    /// There are no others up to `until`, or the doorstep wasn't to be read.
+    /// There are no others up to `until`, and none was left to the next page; or the doorstep wasn't to be read.
     pub is_all: bool,
     /// The streams that the rows name and those asked for.
     pub streams: BTreeMap<StreamKey, StreamView>,
@@ -151,8 +167,20 @@ pub trait StreamStore: Send + Sync + 'static {
         now: UnixMillis,
     ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError>;
 
+    /// Forgets ids that were recorded before an instant, oldest first: about `limit` of them, for those of one commit may go together. Answers
+    /// how many, or `limit` where there may be others.
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
+
     /// A stream after a position: chunks of about `bytes_max`.
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError>;
+    /// Where the streams of a tenant stand whose names begin with `prefix`, by name, the first `limit` behind a name. Their events aren't read.
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError>;
     /// Numbers of the last feed records, by shard, for `shards` of them.
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError>;
     /// A feed record with its events; none when it was trimmed, or isn't there yet.
@@ -163,6 +191,13 @@ pub trait StreamStore: Send + Sync + 'static {
     async fn feed_before(&self, shard: ShardId, before: UnixMillis, limit: usize) -> Result<Option<u64>, StoreError>;
     /// The next stream of a scan: its name, and what is read of it; none = there is no other.
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError>;
+    /// Whether a stream may have, or have had, events that a selector names.
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError>;
+
+    /// What operators said last of relays; one that was never paused or resumed has none.
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError>;
+    /// Notes for every host that a relay is paused, or goes on. Answers what is noted then.
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError>;
 
     /// A stream of a relay, from its checkpoint on or after `after` where that is later.
     async fn relay_slice(

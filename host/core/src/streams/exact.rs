@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::chunk::{Chunk, StoredEvent};
 use super::name::StreamKey;
-use super::records::{Append, DoorContent, EventIdRecord, StreamHead, StreamWrite};
+use super::records::{Append, DoorContent, EventIdRecord, StreamHead, StreamRest, StreamWrite};
 use super::rules::{Rule, Rules};
+use crate::code::Code;
 use crate::ids::EventId;
 use crate::time::UnixMillis;
 
@@ -21,6 +22,15 @@ pub struct ExactAppend {
     pub expected: u64,
     /// Shards of streams.
     pub shards: u16,
+    /// Of events that have numbers from elsewhere: how many numbers are left out before each of them, in order; empty = none are.
+    pub skips: Vec<u64>,
+}
+
+impl ExactAppend {
+    /// Events with the numbers that come next.
+    pub fn new(append: Append, expected: u64, shards: u16) -> Self {
+        Self { append, expected, shards, skips: Vec::new() }
+    }
 }
 
 /// What the transaction reads before it decides.
@@ -51,6 +61,17 @@ pub enum ExactRefusal {
     Empty,
     #[error("stream {stream} has no numbers left")]
     Full { stream: StreamKey },
+}
+
+impl ExactRefusal {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::ExpectedSeq { .. } => Code::STREAM_EXPECTED_SEQ,
+            Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
+            Self::Empty => Code::SCHEMA_VALIDATION_FAILED,
+            Self::Full { .. } => Code::STREAM_FULL,
+        }
+    }
 }
 
 /// What the transaction writes, and what is answered when it is in.
@@ -102,12 +123,16 @@ pub fn decide(
 
 fn write(exact: &ExactAppend, view: &ExactView, now: UnixMillis, rules: Rules) -> Result<ExactWrites, ExactRefusal> {
     let Append { stream, events } = &exact.append;
-    let from = view.head.last;
-    let last = from
-        .checked_add(events.len() as u64)
-        .filter(|last| *last < u64::MAX)
-        .ok_or_else(|| ExactRefusal::Full { stream: stream.clone() })?;
-    let seqs: Vec<u64> = (from + 1..=last).collect();
+    let (mut last, mut seqs) = (view.head.last, Vec::with_capacity(events.len()));
+    for place in 0..events.len() {
+        let step = exact.skips.get(place).copied().unwrap_or(0).checked_add(1);
+        let next = step.and_then(|step| last.checked_add(step)).filter(|next| *next < u64::MAX);
+        last = next.ok_or_else(|| ExactRefusal::Full { stream: stream.clone() })?;
+        seqs.push(last);
+    }
+    // What lies before the first event that a stream ever has was trimmed elsewhere; what is left out behind it, compaction took there.
+    let first = seqs.first().copied().filter(|first| view.head.last == 0 && *first > 1);
+    let from = first.map_or(view.head.last, |first| first - 1);
     let stored =
         events.iter().zip(&seqs).map(|(event, seq)| StoredEvent { seq: *seq, pos: 0, packed: event.packed.clone() });
     let mut chunk = Chunk { from, last, total: view.head.bytes, at: now, events: stored.collect() };
@@ -117,11 +142,16 @@ fn write(exact: &ExactAppend, view: &ExactView, now: UnixMillis, rules: Rules) -
         let head = StreamHead { last, bytes: chunk.total, ..view.head };
         writes.push(StreamWrite::PutHead { stream: stream.clone(), head });
     }
+    if let Some(first) = first {
+        // Nobody else writes it before the stream has had an event, and who gives it one writes the head.
+        let rest = StreamRest { first, ..StreamRest::default() };
+        writes.push(StreamWrite::PutRest { stream: stream.clone(), rest });
+    }
     let key = chunk_key(&chunk, rules);
     writes.push(StreamWrite::PutChunk { stream: stream.clone(), key, chunk: Arc::new(chunk) });
     for (event, seq) in events.iter().zip(&seqs).filter(|(event, _)| event.is_indexed) {
         let id = (stream.tenant.clone(), event.id.clone());
-        let record = EventIdRecord { stream: stream.clone(), seq: *seq, digest: event.digest };
+        let record = EventIdRecord { stream: stream.clone(), seq: *seq, digest: event.digest, at: now };
         writes.push(StreamWrite::CreateId { id, record });
     }
     let (shard, content) = (stream.shard(exact.shards), DoorContent::Look(stream.clone()));
@@ -140,7 +170,7 @@ mod tests {
     use crate::streams::fixtures::{append, stream};
 
     fn exact(ids: &[&str], expected: u64) -> ExactAppend {
-        ExactAppend { append: append("a", ids), expected, shards: 1 }
+        ExactAppend::new(append("a", ids), expected, 1)
     }
 
     fn view(last: u64, ids: Vec<Option<EventIdRecord>>) -> ExactView {
@@ -149,7 +179,7 @@ mod tests {
 
     fn record(ids: &[&str], slot: usize, seq: u64) -> Option<EventIdRecord> {
         let digest = append("a", ids).events[slot].digest;
-        Some(EventIdRecord { stream: stream("a"), seq, digest })
+        Some(EventIdRecord { stream: stream("a"), seq, digest, at: UnixMillis(1) })
     }
 
     fn decided(exact: &ExactAppend, view: &ExactView) -> Result<ExactWrites, ExactRefusal> {
@@ -169,6 +199,30 @@ mod tests {
             "the owner is told"
         );
         assert_eq!(done.writes.len(), 5);
+    }
+
+    #[test]
+    fn numbers_from_elsewhere_keep_their_holes_and_the_first_of_all_is_the_first_that_is_kept() {
+        let skipping = |expected, skips: &[u64]| ExactAppend { skips: skips.to_vec(), ..exact(&["x", "y"], expected) };
+        let of = |done: &ExactWrites| {
+            let chunk = done.writes.iter().find_map(|write| match write {
+                StreamWrite::PutChunk { key, chunk, .. } => Some((*key, chunk.from, chunk.last)),
+                _ => None,
+            });
+            let first = done.writes.iter().find_map(|write| match write {
+                StreamWrite::PutRest { rest, .. } => Some(rest.first),
+                _ => None,
+            });
+            (done.answer.seqs.clone(), chunk, first)
+        };
+        let trimmed = decided(&skipping(0, &[6, 2]), &view(0, vec![None, None])).unwrap();
+        assert_eq!(of(&trimmed), (vec![7, 10], Some((10, 6, 10)), Some(7)));
+        let compacted = decided(&skipping(0, &[0, 3]), &view(0, vec![None, None])).unwrap();
+        assert_eq!(of(&compacted), (vec![1, 5], Some((5, 0, 5)), None));
+        let behind = decided(&skipping(7, &[1]), &view(7, vec![None, None])).unwrap();
+        assert_eq!(of(&behind), (vec![9, 10], Some((10, 7, 10)), None));
+        let full = decided(&skipping(7, &[0, u64::MAX]), &view(7, vec![None, None]));
+        assert!(matches!(full, Err(ExactRefusal::Full { .. })));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub const SEALED_BYTES: usize = 256 * 1024;
 pub const MERGE_FAN: usize = 16;
 /// Bytes of chunks that one act of upkeep reads and writes.
 pub const UPKEEP_BYTES_MAX: usize = 1024 * 1024;
+/// Resources that one pass of compaction holds in memory: the next pass is about those behind. About 200 bytes each.
+pub const COMPACT_RESOURCES_MAX: usize = 100_000;
 /// Default of `events.retention_per_stream`, in events.
 pub const RETENTION_EVENTS_DEFAULT: u64 = 10_000;
 /// Default of `events.tombstone_keep`.
@@ -49,7 +51,7 @@ pub const REPLAY_BYTES_MAX: usize = 1024 * 1024;
 pub const LIVE_ENTRIES: usize = 1_024;
 pub const LIVE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Events of one stream beyond its checkpoint that a relay holds in memory, and their bytes.
+/// Events of one stream beyond its checkpoint that a relay holds in memory, and the bytes of those of all streams of a shard.
 pub const RELAY_WINDOW_EVENTS: usize = 4_096;
 pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// Default of `relay.max_inflight`, in events, a relay and host.

@@ -12,6 +12,7 @@
 //! | `chunk` | events of a stream in one record |
 //! | `records` | what the store keeps |
 //! | `exact` | appends at an expected number |
+//! | `joint` | events that commit with something else |
 //! | `owner` | the state machine of a shard: adopting, numbering, the feed |
 //! | `upkeep` | merging, retention, compaction |
 //! | `reading` | pages, readers, cursors |
@@ -29,6 +30,7 @@ pub mod event;
 pub mod exact;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub mod joint;
 pub mod limits;
 pub mod name;
 pub mod owner;

@@ -23,6 +23,8 @@ pub struct StreamShardRecord {
     pub pos: u64,
     /// Up to which feed record all events are settled, of each relay.
     pub marks: BTreeMap<RelayName, u64>,
+    /// The feed record behind which a relay began that begins with the latest events, of each such relay.
+    pub starts: BTreeMap<RelayName, u64>,
 }
 
 /// `stream:[tenant, stream]`: written by whoever gives out a number. A deleted stream keeps it, so numbers never start again.
@@ -124,6 +126,8 @@ pub struct EventIdRecord {
     pub stream: StreamKey,
     pub seq: u64,
     pub digest: EventDigest,
+    /// When it was recorded, by the steady clock of who numbered its event: it is known for a time.
+    pub at: UnixMillis,
 }
 
 /// Key of an id in the index.
@@ -145,6 +149,14 @@ impl Checkpoint {
     pub fn covers(&self, seq: u64) -> bool {
         seq <= self.upto || self.done.contains(&seq)
     }
+}
+
+/// `relay/NAME`: what operators said last of a relay, for every host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayNote {
+    pub is_paused: bool,
+    /// Grows with each pause and resume: a host knows by it whether it has heard of the last one.
+    pub number: u64,
 }
 
 /// Why a broker, or the numbering of the doorstep, refused an event for good.
@@ -271,4 +283,11 @@ pub struct StreamView {
     pub rest: StreamRest,
     /// Chunks that the feed hasn't named, in order: a first part of them where they have many bytes.
     pub unnamed: Vec<StoredChunk>,
+}
+
+impl StreamView {
+    /// Bytes of events in it.
+    pub fn bytes(&self) -> usize {
+        self.unnamed.iter().map(|stored| stored.chunk.as_ref().map_or(0, |chunk| chunk.bytes())).sum()
+    }
 }

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStore,
+    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    StreamStore,
 };
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
+    Append, Checkpoint, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamShardRecord,
 };
 use waybill_core::time::UnixMillis;
 
@@ -38,8 +40,20 @@ impl StreamStore for Bounded<dyn StreamStore> {
     ) -> Result<Result<ExactAnswer, ExactRefusal>, StoreError> {
         within!(self.append_exact(append, now))
     }
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        within!(self.forget_ids(before, limit))
+    }
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         within!(self.stream_slice(stream, after, bytes_max))
+    }
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError> {
+        within!(self.streams_named(tenant, prefix, behind, limit), WALK_TIMES)
     }
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
         within!(self.feed_ends(shards))
@@ -55,6 +69,15 @@ impl StreamStore for Bounded<dyn StreamStore> {
     }
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
         within!(self.scan_streams(query))
+    }
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
+        within!(self.is_selected(stream, selector))
+    }
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
+        within!(self.relay_notes())
+    }
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+        within!(self.note_relay(relay, is_paused))
     }
     async fn relay_slice(
         &self,

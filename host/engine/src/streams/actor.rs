@@ -305,6 +305,10 @@ impl Drop for Actor {
     /// Whatever ended it, what it had under way isn't counted against its relays any more.
     fn drop(&mut self) {
         self.relays.iter_mut().for_each(RelayDriver::forget);
+        let shard = self.owner.shard();
+        self.relays.iter().for_each(|relay| relay.meter_nothing(shard));
+        self.shared.meter.waiting(shard, 0);
+        self.shared.meter.door(shard, 0);
     }
 }
 

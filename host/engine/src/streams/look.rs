@@ -133,10 +133,14 @@ impl Actor {
                     }
                 }
                 if let Some(bell) = bell {
+                    self.shared.meter.door(self.owner.shard(), found.rows.len());
                     self.door.looked(bell, found.is_all && found.rows.is_empty());
                 }
                 self.is_pass_open = !found.is_all;
                 self.feed_trim.found(old);
+                if let Some(old) = old {
+                    self.shared.meter.feed_trimmed(self.owner.shard(), old);
+                }
                 Ok((found, Extras { act: None, trim_feed: old }))
             }
             Found::Upkeep(Ok((slice, checkpoints))) => {

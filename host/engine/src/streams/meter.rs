@@ -19,6 +19,8 @@ pub(crate) struct StreamMeter {
     readers: Gauge,
     lagged: Counter,
     stalled: Counter,
+    pages: Counter,
+    page_waits: Counter,
     rings: Gauge,
     ring_bytes: Gauge,
     replay_bytes: Gauge,
@@ -41,6 +43,8 @@ impl StreamMeter {
             readers: gauge!("tx_stream_readers"),
             lagged: counter!("tx_stream_lagged_total"),
             stalled: counter!("tx_stream_stalled_total"),
+            pages: counter!("tx_stream_replay_pages_total"),
+            page_waits: counter!("tx_stream_replay_waits_total"),
             rings: gauge!("tx_stream_rings"),
             ring_bytes: gauge!("tx_stream_ring_bytes"),
             replay_bytes: gauge!("tx_stream_replay_bytes"),
@@ -73,6 +77,21 @@ impl StreamMeter {
         counter!("tx_stream_unreadable_total").increment(counts.unreadable.saturating_sub(told.unreadable));
     }
 
+    /// An append that wasn't taken: nothing of it is kept, or its outcome isn't known.
+    pub fn refused(&self, code: Code) {
+        counter!("tx_stream_refused_total", "code" => code.as_str()).increment(1);
+    }
+
+    /// Rows that a look at a shard's doorstep found. It reads a page at once, so a full page means that there are others.
+    pub fn door(&self, shard: ShardId, rows: usize) {
+        gauge!("tx_stream_door_rows", "shard" => shard.0.to_string()).set(rows as f64);
+    }
+
+    /// Up to where old records of a shard's feed were removed.
+    pub fn feed_trimmed(&self, shard: ShardId, upto: u64) {
+        gauge!("tx_stream_feed_trimmed_to", "shard" => shard.0.to_string()).set(upto as f64);
+    }
+
     /// Appends that wait for their numbers at an owner.
     pub fn waiting(&self, shard: ShardId, count: usize) {
         gauge!("tx_stream_waiting", "shard" => shard.0.to_string()).set(count as f64);
@@ -101,6 +120,12 @@ impl StreamMeter {
         self.stalled.increment(1);
     }
 
+    /// A page of replay is read; it had to wait for its place, or it hadn't.
+    pub fn page(&self, has_waited: bool) {
+        self.pages.increment(1);
+        self.page_waits.increment(u64::from(has_waited));
+    }
+
     pub fn rings(&self, count: usize, bytes: usize) {
         self.rings.set(count as f64);
         self.ring_bytes.set(bytes as f64);
@@ -121,12 +146,15 @@ pub(super) fn overtaken(relay: &RelayName, events: u64) {
     counter!("tx_relay_overtaken_total", "relay" => relay.to_string()).increment(events);
 }
 
-/// How far a relay is behind in a shard.
+/// Events of a relay under way, over the shards of this host.
+pub(super) fn in_flight(relay: &RelayName, events: usize) {
+    gauge!("tx_relay_in_flight", "relay" => relay.to_string()).set(events as f64);
+}
+
+/// How far a relay is behind in a shard; a shard that isn't this host's any more has nothing to tell.
 pub(super) fn relay(relay: &RelayName, shard: ShardId, events: u64, lag: Duration, streams: usize) {
-    let gauge = |name: &'static str, value: f64| {
-        gauge!(name, "relay" => relay.to_string(), "shard" => shard.0.to_string()).set(value);
-    };
-    gauge("tx_relay_lag_events", events as f64);
-    gauge("tx_relay_lag_seconds", lag.as_secs_f64());
-    gauge("tx_relay_streams_behind", streams as f64);
+    let (relay, shard) = (relay.to_string(), shard.0.to_string());
+    gauge!("tx_relay_lag_events", "relay" => relay.clone(), "shard" => shard.clone()).set(events as f64);
+    gauge!("tx_relay_lag_seconds", "relay" => relay.clone(), "shard" => shard.clone()).set(lag.as_secs_f64());
+    gauge!("tx_relay_streams_behind", "relay" => relay, "shard" => shard).set(streams as f64);
 }

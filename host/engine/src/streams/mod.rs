@@ -22,6 +22,7 @@
 //! | `follow` | what other hosts publish, from the feeds of their shards |
 //! | `readers` | subscriptions: their places, their bounds, their ends |
 //! | `service` | streams and relays as the surfaces see them |
+//! | `left` | events that steps and handlers leave behind |
 //! | `meter` | metrics |
 
 mod actor;
@@ -31,6 +32,7 @@ mod door;
 mod feed_trim;
 mod flight;
 mod follow;
+pub(crate) mod left;
 mod look;
 mod mail;
 mod meter;

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use tokio::time::Instant;
 use waybill_core::streams::limits::{MERGE_FAN, UPKEEP_BYTES_MAX};
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::upkeep::Retention;
+use waybill_core::streams::upkeep::{Resource, Retention};
 use waybill_core::time::UnixMillis;
 
 /// Streams that are remembered. About 200 bytes each.
@@ -54,6 +54,8 @@ pub(super) struct Note {
     /// Something was appended since the last pass of compaction began.
     pub is_dirty: bool,
     pub compacted_at: Option<Instant>,
+    /// The last resource that the pass before was about: the next one goes on behind it. None = it begins with the first.
+    pub compacted_to: Option<Resource>,
     /// A job of it waits or is under way.
     pub is_queued: bool,
     /// Its front was looked at and nothing of it could go: it isn't looked at again before this.

@@ -14,7 +14,6 @@ use waybill_core::port::store::StoreError;
 use waybill_core::streams::owner::{OwnerConfig, StreamOwner, takeover};
 use waybill_core::streams::records::StreamShardRecord;
 use waybill_core::streams::relay::Relays;
-use waybill_core::streams::settings::RelayFrom;
 
 use super::actor::Actor;
 use super::mail::{AppendReply, Mail};
@@ -78,15 +77,9 @@ impl Supervised for StreamsOfShard {
             self.condition().send_replace(Condition::Starting);
             return Ok(Take::Wait(RETRY_PAUSE));
         };
-        self.read_pauses().await?;
+        // What operators paused stays paused.
+        let _is_news = relay::read_notes(&self.shared).await?;
         let settings = self.shared.settings();
-        for plan in settings.relays.iter().filter(|plan| plan.from == RelayFrom::Latest) {
-            // What lies before its start isn't kept apart yet: an operator seeks.
-            tracing::warn!(
-                relay = plan.name.as_str(),
-                "`from = \"latest\"` isn't met: it begins with the earliest events; pause it and seek each stream"
-            );
-        }
         let relays: Vec<_> = settings.relays.iter().map(|plan| relay::of_plan(plan, &record)).collect();
         let config = OwnerConfig::new(self.handle.shard, self.shared.shards(), OWN_LEASE);
         let owner = StreamOwner::new(config, record, Relays::new(relays), begun);
@@ -160,13 +153,6 @@ impl StreamsOfShard {
             }
         }
         Ok(Some(record))
-    }
-
-    /// What operators paused stays paused.
-    async fn read_pauses(&self) -> Result<(), StoreError> {
-        let paused = self.shared.context.stores.transact.paused().await?;
-        self.shared.relays.set_paused(&paused);
-        Ok(())
     }
 }
 

@@ -4,6 +4,9 @@
 //! A stream is looked at when enough was appended to it, or when its front is over its limits: what its front was is remembered from the
 //! look before.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamActed;
 use waybill_core::port::stream_store::StreamSlice;
 use waybill_core::streams::chunk::Chunk;
-use waybill_core::streams::limits::{MERGE_FAN, SEALED_BYTES, SEALED_EVENTS, UPKEEP_BYTES_MAX};
+use waybill_core::streams::limits::{COMPACT_RESOURCES_MAX, MERGE_FAN, SEALED_BYTES, SEALED_EVENTS, UPKEEP_BYTES_MAX};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::Published;
 use waybill_core::streams::records::Checkpoint;
@@ -29,9 +32,6 @@ use super::notes::{Front, Notes, Stage};
 const AGES_EVERY: Duration = Duration::from_secs(1);
 /// A compacted stream that was appended to is gone through this often at most.
 const COMPACT_EVERY: Duration = Duration::from_secs(60);
-/// Resources that one pass of compaction holds in memory at most.
-const RESOURCES_MAX: usize = 100_000;
-
 /// What is to be read for the next act.
 pub(super) struct UpkeepAsk {
     pub stream: StreamKey,
@@ -56,6 +56,8 @@ pub(super) struct Upkeep {
     queue: VecDeque<Job>,
     purges: VecDeque<(PurgeAsk, StreamActed)>,
     latest: Option<(StreamKey, Latest)>,
+    /// Resources that one pass of compaction holds in memory at most.
+    resources_max: usize,
     current: Option<Job>,
     out: Option<Out>,
     aged_at: Instant,
@@ -68,6 +70,7 @@ impl Upkeep {
             queue: VecDeque::new(),
             purges: VecDeque::new(),
             latest: None,
+            resources_max: COMPACT_RESOURCES_MAX,
             current: None,
             out: None,
             aged_at: Instant::now(),
@@ -189,7 +192,8 @@ impl Upkeep {
         }
     }
 
-    /// Sees what lies deep enough under the end of a stream; then, or when that is enough for one pass, it is compacted from the front.
+    /// Sees what lies deep enough under the end of a stream; then it is compacted from the front. Of a stream with more resources than one
+    /// pass may hold, the passes go on one behind another until one has reached the last of them.
     fn survey(
         &mut self,
         view: &UpkeepView,
@@ -201,15 +205,19 @@ impl Upkeep {
         let stream = view.stream.clone();
         let Some((_, lag)) = settings.compaction(&stream.name) else { return self.end(&stream) };
         if after == 0 {
-            self.latest = Some((stream.clone(), Latest::default()));
+            let mut behind = None;
             if let Some(note) = self.notes.get_mut(&stream) {
-                (note.is_dirty, note.compacted_at) = (false, Some(Instant::now()));
+                behind.clone_from(&note.compacted_to);
+                note.compacted_at = Some(Instant::now());
+                // What was appended since the first of several passes is for another round.
+                note.is_dirty &= behind.is_some();
             }
+            self.latest = Some((stream.clone(), Latest::behind(behind, self.resources_max)));
         }
         let Some((_, latest)) = self.latest.as_mut().filter(|(of, _)| *of == stream) else { return self.end(&stream) };
         let mut goes_on = !slice.is_all;
         for chunk in &view.chunks {
-            if chunk.at.plus(lag) > now || latest.len() >= RESOURCES_MAX {
+            if chunk.at.plus(lag) > now {
                 goes_on = false;
                 // What lies behind is for another pass.
                 self.notes.get_mut(&stream).into_iter().for_each(|note| note.is_dirty = true);
@@ -220,7 +228,7 @@ impl Upkeep {
         let is_empty = latest.is_empty();
         let next = match view.chunks.last() {
             Some(last) if goes_on => Stage::Survey { after: last.last },
-            _ if is_empty => return self.end(&stream),
+            _ if is_empty => return self.pass_over(stream),
             _ => Stage::Compact { after: 0 },
         };
         self.queue.push_front(Job { stream, stage: next });
@@ -265,7 +273,7 @@ impl Upkeep {
                 Some(last) if !slice.is_all => {
                     self.queue.push_front(Job { stream, stage: Stage::Compact { after: last } })
                 }
-                _ => self.end(&stream),
+                _ => self.pass_over(stream),
             },
             Stage::Survey { .. } => self.end(&stream),
             Stage::Purge => {
@@ -277,7 +285,18 @@ impl Upkeep {
         }
     }
 
-    /// A pass of compaction is over, or can't go on.
+    /// A pass of compaction is through. What it couldn't hold is for the next one, which other streams go before.
+    fn pass_over(&mut self, stream: StreamKey) {
+        let end = self.latest.take().and_then(|(_, latest)| latest.end().cloned());
+        self.end(&stream);
+        let next = end.is_some().then_some(Stage::Survey { after: 0 });
+        if let Some(note) = self.notes.get_mut(&stream) {
+            note.compacted_to = end;
+        }
+        self.queue(stream, next);
+    }
+
+    /// A pass of compaction can't go on.
     fn end(&mut self, stream: &StreamKey) {
         self.latest = None;
         if let Some(note) = self.notes.get_mut(stream) {

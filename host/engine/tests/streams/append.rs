@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use waybill_core::code::Code;
-use waybill_core::port::service::streams::{AppendRequest, Appended, EventInput, ImportEvent, StreamAct};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::service::streams::{AppendRequest, Appended, EventInput, ImportEvent, Start, StreamAct};
 use waybill_core::port::stream_store::StreamStore;
 use waybill_core::streams::records::Append;
 use waybill_core::time::UnixMillis;
@@ -131,12 +132,36 @@ async fn an_import_keeps_numbers_and_goes_on_where_it_was() {
     host.streams.import(&act, part(1..=3)).await.unwrap();
     let again = host.streams.import(&act, part(1..=3)).await.unwrap_err();
     assert_eq!(again.code(), Code::STREAM_NOT_EMPTY);
-    let gap = host.streams.import(&act, part(5..=5)).await.unwrap_err();
-    assert_eq!(gap.code(), Code::SCHEMA_VALIDATION_FAILED);
+    let mut falling = part(4..=5);
+    falling.reverse();
+    let falls = host.streams.import(&act, falling).await.unwrap_err();
+    assert_eq!(falls.code(), Code::SCHEMA_VALIDATION_FAILED);
     let done = host.streams.import(&act, part(4..=5)).await.unwrap();
     assert_eq!((done.events, done.last), (2, 5));
     let page = host.streams.read_stream(&key("a"), None, 0).await.unwrap();
     assert_eq!(page.events.iter().map(|piece| shown(piece).2).collect::<Vec<_>>(), ["x-1", "x-2", "x-3", "x-4", "x-5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_was_trimmed_and_compacted_elsewhere_is_imported_with_its_holes() {
+    let world = World::new();
+    let host = world.start().await;
+    let event = |seq: u64| ImportEvent { seq, event: input(&format!("x-{seq}")) };
+    let act = StreamAct { stream: key("a"), is_plan: false, actor: "ops".into(), reason: "moving here".into() };
+    let done = host.streams.import(&act, vec![event(7), event(8), event(11)]).await.unwrap();
+    assert_eq!((done.events, done.first, done.last), (3, 7, 11));
+    host.streams.import(&act, vec![event(15)]).await.unwrap();
+    assert_eq!(numbered(host.append("a", &["y"]).await), [16]);
+    let numbers = async |after| {
+        let page = host.streams.read_stream(&key("a"), after, 0).await?;
+        assert_eq!((page.first, page.last), (7, 16));
+        Ok::<_, ServiceError>(page.events.iter().map(|piece| piece.seq).collect::<Vec<_>>())
+    };
+    assert_eq!(numbers(None).await.unwrap(), [7, 8, 11, 15, 16]);
+    assert_eq!(numbers(Some(9)).await.unwrap(), [11, 15, 16]);
+    assert_eq!(numbers(Some(5)).await.unwrap_err().code(), Code::EVENT_CURSOR_EXPIRED, "what was trimmed isn't here");
+    let mut many = host.subscribe(prefix(""), Start::Earliest).await;
+    assert_eq!(seqs(&many.take(5).await), [7, 8, 11, 15, 16]);
 }
 
 #[tokio::test(start_paused = true)]

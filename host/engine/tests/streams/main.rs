@@ -4,10 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod append;
+mod joint;
 mod lagged;
 mod many;
+mod meter;
 mod relay;
+mod reload;
 mod retention;
 mod seam;
 mod support;
 mod takeover;
+mod trail;

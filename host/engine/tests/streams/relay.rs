@@ -1,9 +1,12 @@
 //! Relays: order, a broker that fails, pausing, seeking, dead letters.
 
 use waybill_core::code::Code;
-use waybill_core::port::service::streams::{RelayState, SeekRequest, SeekTo};
+use waybill_core::ids::Tenant;
+use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekRequest, SeekTo};
 use waybill_core::port::transport::ErrorKind;
-use waybill_core::streams::settings::{OnOvertaken, OnRefused, StreamsSettings};
+use waybill_core::streams::name::StreamKey;
+use waybill_core::streams::settings::{OnOvertaken, OnRefused, RelayFrom, StreamsSettings};
+use waybill_engine::EngineConfig;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
 use crate::support::*;
@@ -146,6 +149,60 @@ async fn a_paused_relay_sends_nothing_and_stays_paused_over_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_and_a_resume_reach_the_host_that_relays_whichever_was_asked() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.relays[0].on_refused = OnRefused::Stop;
+    });
+    let shared = |config: &mut EngineConfig| (config.exclusive, config.owner_ttl) = (false, seconds(4));
+    let first = world.launch("first", shared);
+    first.until_owned().await;
+    let second = world.launch("second", shared);
+    let is = async |state| {
+        eventually("the host that relays has heard", async || first.relay("out").await.state == state).await;
+    };
+    second.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    is(RelayState::Paused).await;
+    first.append("a", &["x-0"]).await;
+    pass(seconds(30)).await;
+    assert_eq!(world.bus.calls(), 0);
+    world.bus.tell(|_| permanent("POISON"));
+    second.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    is(RelayState::Stopped).await;
+    world.bus.tell(|_| ack());
+    second.streams.resume_relay(&relay_name("out"), "ops", "mended").await.unwrap();
+    until_settled(&first).await;
+    assert_eq!(world.bus.log().sent.last().map(|sent| sent.id.clone()), Some("x-0".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_begins_with_the_latest_sends_what_is_appended_from_then_on() {
+    let mut world = World::new();
+    let host = world.start().await;
+    host.append("a", &["x-0", "x-1"]).await;
+    host.append("b", &["y-0"]).await;
+    host.drain().await;
+    drop(host);
+    relayed(&mut world.settings);
+    world.settings.relays[0].from = RelayFrom::Latest;
+    let host = world.start().await;
+    host.append("a", &["x-2"]).await;
+    host.append("c", &["z-0"]).await;
+    until_sent(&world, 2).await;
+    until_settled(&host).await;
+    host.drain().await;
+    drop(host);
+    let host = world.start().await;
+    host.append("b", &["y-1"]).await;
+    until_sent(&world, 3).await;
+    until_settled(&host).await;
+    let mut sent = ids(&world);
+    sent.sort_unstable();
+    assert_eq!(sent, ["x-2", "y-1", "z-0"]);
+    assert_eq!(host.relay("out").await.overtaken, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_seek_waits_for_what_is_in_flight_and_sends_again_from_there() {
     let world = World::with(relayed);
     let host = world.start().await;
@@ -225,6 +282,26 @@ async fn a_relay_that_may_not_send_reads_nothing_ahead() {
     let relay = host.relay("out").await;
     assert!(relay.overtaken > 0, "it had them in memory all the time");
     assert_eq!(relay.delivered + relay.overtaken, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_far_a_relay_is_behind_is_known_by_tenant() {
+    let world = World::with(relayed);
+    let host = world.start().await;
+    host.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    host.append("a", &["x-0", "x-1"]).await;
+    host.append("b", &["x-2"]).await;
+    let stream = StreamKey { tenant: Tenant::new("globex").unwrap(), name: name("a") };
+    host.streams.append(AppendRequest { stream, events: vec![input("x-0")], expected_seq: None }).await.unwrap();
+    let lags = async || {
+        let relay = host.relay("out").await;
+        let of = |name: &str| relay.tenants.get(&Tenant::new(name).unwrap()).map(|lag| (lag.streams, lag.events));
+        (relay.lag_events, of("acme"), of("globex"))
+    };
+    eventually("all of it is named", async || lags().await == (4, Some((2, 3)), Some((1, 1)))).await;
+    host.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    until_settled(&host).await;
+    assert_eq!(lags().await, (0, None, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,6 +150,18 @@ async fn retention_waits_for_a_relay_that_holds_and_not_for_one_that_does_not() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_id_is_known_for_its_time_and_is_a_new_one_then() {
+    let world = World::with(|settings| settings.events.keep_ids = seconds(60));
+    let host = world.start().await;
+    assert_eq!(numbered(host.append("a", &["x-1"]).await), [1]);
+    pass(seconds(50)).await;
+    assert_eq!(numbered(host.append("a", &["x-1"]).await), [1], "a repeat");
+    pass(seconds(100)).await;
+    assert_eq!(world.memory.read(|tables| tables.streams.ids.len()), 0, "the index doesn't grow for ever");
+    assert_eq!(numbered(host.append("a", &["x-1"]).await), [2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_keeps_nothing_longer() {
     let world = World::with(|settings| {
         let mut pattern = PatternSettings::new(StreamPattern::parse("**").unwrap());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use waybill_core::code::Code;
-use waybill_core::port::service::streams::{Appended, Start};
+use waybill_core::port::service::streams::{AppendRequest, Appended, EventInput, Start};
 use waybill_engine::EngineConfig;
 
 use crate::support::*;
@@ -37,6 +37,24 @@ async fn an_append_to_another_hosts_stream_goes_over_its_doorstep_and_learns_its
     assert_eq!(numbered(second.append("a", &["x-1", "x-2"]).await), [1, 2]);
     let mut reader = first.subscribe(prefix("a"), Start::Earliest).await;
     assert_eq!(seqs(&reader.take(2).await), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_repeated_at_a_host_that_does_not_own_the_stream_is_answered_with_its_numbers() {
+    let world = World::new();
+    let first = world.launch("first", shared);
+    first.until_owned().await;
+    let second = world.launch("second", shared);
+    first.append("a", &["x-1", "x-2"]).await;
+    for (ids, expected) in [(["x-1", "x-2"], (vec![1, 2], vec![0, 1])), (["x-2", "x-3"], (vec![2, 3], vec![0]))] {
+        let appended = second.append("a", &ids).await;
+        let Appended::Numbered { seqs, duplicates, .. } = appended else { panic!("{appended:?}") };
+        assert_eq!((seqs, duplicates), expected);
+    }
+    let other = EventInput { cause: Some("another".into()), ..input("x-1") };
+    let request = AppendRequest { stream: key("a"), events: vec![other], expected_seq: None };
+    assert_eq!(second.streams.append(request).await.unwrap_err().code(), Code::EVENT_ID_TAKEN);
+    assert!(world.memory.read(|tables| tables.streams.dead.is_empty()), "it never lay on the doorstep");
 }
 
 #[tokio::test(start_paused = true)]

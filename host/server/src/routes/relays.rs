@@ -6,7 +6,7 @@ use waybill_api::list::List;
 use waybill_api::relays::{RelayAct, RelayDetailView, RelayPlace, RelayStatus, SeekRelay, StreamEnd};
 use waybill_core::ids::RelayName;
 use waybill_core::port::missing::Missing;
-use waybill_core::port::service::streams::{SeekRequest, SeekTo};
+use waybill_core::port::service::streams::{RelayDetail, RelayView, SeekRequest, SeekTo};
 use waybill_core::streams::access::StreamRight;
 use waybill_core::streams::name::StreamKey;
 
@@ -27,17 +27,22 @@ fn relay(text: &str) -> Result<RelayName, Problem> {
 
 /// List relays
 ///
-/// How far each is, as far as the shards of this host go. A credential of some tenants doesn't see why one stands still.
+/// How far each is, as far as the shards of this host go. A credential of some tenants sees how far each is behind in theirs, and neither
+/// why one stands still nor what it did for others.
 #[utoipa::path(get, path = "/v1/relays", tag = "relays", operation_id = "listRelays",
     responses((status = 200, description = "The configured relays.", body = List<RelayStatus>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let mut shown: Vec<_> = service(&app)?.relays().await?.into_iter().map(RelayStatus::from).collect();
-    if !caller.sees_all() {
-        // It may name streams and peers of others.
-        shown.iter_mut().for_each(|relay| relay.reason = None);
+    let found = service(&app)?.relays().await?;
+    ok(&List::whole(found.into_iter().map(|view| seen(&caller, view)).collect()))
+}
+
+/// What a caller may see of a relay. Its reason may name streams and peers of others.
+fn seen(caller: &Caller, view: RelayView) -> RelayStatus {
+    if caller.sees_all() {
+        return view.into();
     }
-    ok(&List::whole(shown))
+    RelayStatus::of_tenants(view, |tenant| caller.sees(Some(tenant.as_str())))
 }
 
 /// Show a relay
@@ -52,14 +57,11 @@ pub(crate) async fn show(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let mut found = service(&app)?.relay(&relay(&name)?).await?;
-    if !caller.sees_all() {
-        found.view.reason = None;
-    }
-    found.behind.retain(|place| {
+    let RelayDetail { view, mut behind } = service(&app)?.relay(&relay(&name)?).await?;
+    behind.retain(|place| {
         caller.sees(Some(place.stream.tenant.as_str())) && caller.0.has(StreamRight::Read, &place.stream.name)
     });
-    ok(&RelayDetailView::from(found))
+    ok(&RelayDetailView::new(seen(&caller, view), behind))
 }
 
 /// Send nothing more
@@ -76,7 +78,8 @@ pub(crate) async fn pause(
     request: Request,
 ) -> Result<Response, Problem> {
     let asked = why(&app, request).await?;
-    ok(&RelayStatus::from(service(&app)?.pause_relay(&relay(&name)?, caller.name(), &asked.reason).await?))
+    let view = service(&app)?.pause_relay(&relay(&name)?, caller.name(), &asked.reason).await?;
+    ok(&seen(&caller, view))
 }
 
 /// Go on with a relay
@@ -93,7 +96,8 @@ pub(crate) async fn resume(
     request: Request,
 ) -> Result<Response, Problem> {
     let asked = why(&app, request).await?;
-    ok(&RelayStatus::from(service(&app)?.resume_relay(&relay(&name)?, caller.name(), &asked.reason).await?))
+    let view = service(&app)?.resume_relay(&relay(&name)?, caller.name(), &asked.reason).await?;
+    ok(&seen(&caller, view))
 }
 
 async fn why(app: &App, request: Request) -> Result<RelayAct, Problem> {

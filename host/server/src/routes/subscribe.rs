@@ -29,8 +29,8 @@ const LATEST: &str = "latest";
 ///
 /// What is stored, then what comes, without gap or repeat: an event of server-sent events for each, `id:` with the cursor behind it,
 /// and one `data:` line with its envelope. A comment comes every 15 s when nothing else does. At the end an event `error` says why, and the
-/// connection closes: a client resumes with its last cursor, as a browser's EventSource does by itself. A stream that isn't there yet is
-/// waited for.
+/// connection closes: a client resumes with its last cursor, as a browser's EventSource does by itself where it shows no ticket. A stream
+/// that isn't there yet is waited for.
 #[utoipa::path(get, path = "/v1/subscribe", tag = "streams", operation_id = "subscribe",
     params(
         SubscribeQuery,

@@ -95,6 +95,9 @@ impl FakeStreams {
                 delivered: 40,
                 refused: 0,
                 overtaken: 0,
+                tenants: [("acme", 1, 3), ("secret", 1, 4)]
+                    .map(|(tenant, streams, events)| (Tenant::new(tenant).unwrap(), RelayLag { streams, events }))
+                    .into(),
             }),
         }
     }

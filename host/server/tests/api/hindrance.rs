@@ -26,6 +26,7 @@ use waybill_core::port::provision::ProvisionChange;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, Statement};
+use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
 use waybill_testkit::memory_host::InMemoryHost;
 
@@ -134,7 +135,12 @@ macro_rules! hindered {
 hindered! {
     EnqueueService {
         fn enqueue(messages: Vec<NewMessage>) -> Enqueued;
-        fn transact(statements: Vec<Statement>, messages: Vec<NewMessage>, finish: Option<FinishWith>) -> TransactionDone;
+        fn transact(
+            statements: Vec<Statement>,
+            messages: Vec<NewMessage>,
+            events: Vec<JointEvent>,
+            finish: Option<FinishWith>
+        ) -> TransactionDone;
     }
     MessageService {
         fn message(tenant: &Tenant, id: &str) -> MessageView;

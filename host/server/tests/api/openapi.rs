@@ -285,6 +285,18 @@ fn documented_requests_are_what_is_read() {
         assert!(post.is_valid(&good), "{good}");
         assert!(waybill_server::json::post::json(&good.to_string()).is_ok(), "{good}");
     }
+    let transaction = schema("Transaction");
+    let event = json!({"stream": "task", "expected_seq": 0, "tenant": "acme", "resource_type": "TASK", "resource_id": "t", "op": "CREATE",
+        "schema_version": 1, "payload_bytes": "e30="});
+    assert!(transaction.is_valid(&json!({ "events": [event] })));
+    for (field, value) in [("stream", None), ("resource_type", None), ("seq", Some(1))] {
+        let mut bad = event.clone();
+        match value {
+            Some(value) => drop(bad.as_object_mut().unwrap().insert(field.to_owned(), json!(value))),
+            None => drop(bad.as_object_mut().unwrap().remove(field)),
+        }
+        assert!(!transaction.is_valid(&json!({ "events": [bad] })), "{field}");
+    }
     for bad in
         [json!({"payload": 1}), json!({"topic": "bus:a", "payload": 1, "x": 1}), json!({"messages": 1}), json!([])]
     {

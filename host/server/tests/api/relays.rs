@@ -56,11 +56,23 @@ async fn a_relay_is_sent_elsewhere_in_a_stream() {
 }
 
 #[tokio::test]
-async fn who_sees_some_tenants_sees_their_streams_and_no_reasons() {
-    let tokens = vec![token("acme", &["acme"], &[Role::Admin])];
+async fn who_sees_some_tenants_sees_their_streams_and_lag_and_nothing_of_others() {
+    let tokens = vec![token("acme", &["acme"], &[Role::Admin]), token("other", &["other"], &[Role::Viewer])];
     let api = Api::with(Some(tokens), Limits::default()).await;
+    let other = api.send(with(get("/v1/relays"), "authorization", "Bearer other")).await.json()["items"][0].clone();
+    assert_eq!(
+        (&other["lag_events"], &other["streams_behind"], &other["lag_ms"]),
+        (&json!(0), &json!(0), &json!(null))
+    );
     let as_acme = |path| with(get(path), "authorization", "Bearer acme");
-    assert_eq!(api.send(as_acme("/v1/relays")).await.json()["items"][0]["reason"], json!(null));
+    let first = api.send(as_acme("/v1/relays")).await.json()["items"][0].clone();
+    assert_eq!(
+        (&first["lag_events"], &first["streams_behind"], &first["lag_ms"]),
+        (&json!(3), &json!(1), &json!(1_500))
+    );
+    for hidden in ["reason", "in_flight", "delivered", "refused", "overtaken"] {
+        assert_eq!(first[hidden], json!(null), "{hidden}");
+    }
     let shown = api.send(as_acme("/v1/relays/bus")).await.json();
     assert_eq!((&shown["reason"], shown["behind"].as_array().unwrap().len()), (&json!(null), 1));
     assert_eq!(shown["behind"][0]["tenant"], "acme");

@@ -17,7 +17,7 @@ use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, s
 use crate::saga::{ended, journal_record, started};
 use crate::streams::keys::{selected_in, stream_in};
 use crate::tables::{
-    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, ID, ID_DUE, IDEMPOTENCY,
+    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, EVENT_ID_DUE, ID, ID_DUE, IDEMPOTENCY,
     IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD,
     INBOX_TAKEN, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN, SAGA, SAGA_DEAD, SAGA_DEFINITION,
     SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD,
@@ -86,6 +86,7 @@ pub fn reader(table: &str) -> Option<Reader> {
         STREAM_SHARD => |row, _| plain(streams::shard(&row.key, &row.fields)),
         STREAM_FEED => |row, _| plain(streams::feed(row)),
         EVENT_ID => |row, _| event_id(row),
+        EVENT_ID_DUE => |row, _| plain(streams::recorded_ids(row)),
         STREAM_NODE => |row, _| plain(selected_in(&row.key).ok_or_else(|| lacks(STREAM_NODE, &row.key, "id"))),
         STREAM_TYPE => |row, _| plain(selected_in(&row.key).ok_or_else(|| lacks(STREAM_TYPE, &row.key, "id"))),
         STREAM_DEAD => |row, _| plain(streams::dead(row)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use waybill_core::ids::Tenant;
+use waybill_core::ids::{EventId, Tenant};
 use waybill_core::outbox::records::Malformed;
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::chunk::{Chunk, ChunkError, StoredChunk};
@@ -13,8 +13,10 @@ use waybill_core::streams::records::{
     Append, Checkpoint, DoorContent, EventIdRecord, FeedRecord, StreamDead, StreamDoorRow, StreamHead, StreamRest,
     StreamShardRecord,
 };
+use waybill_core::time::UnixMillis;
 use waybill_surreal::{
-    Object, RecordIdKey, Row, Value, bool_of, bytes, bytes_of, int, int_of, millis, object, text, text_of,
+    Object, RecordIdKey, Row, Value, array, bool_of, bytes, bytes_of, int, int_of, millis, millis_of, object, text,
+    text_of,
 };
 
 use super::columns::error_text;
@@ -28,8 +30,8 @@ use crate::codec::streams::{
 use crate::quarantine::refuse_held;
 use crate::streams::keys::{chunk_last, feed_pos};
 use crate::tables::{
-    EVENT, EVENT_ID, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_FEED, STREAM_REST,
-    STREAM_SHARD, door_stamp_in, number, unsigned,
+    EVENT, EVENT_ID, EVENT_ID_DUE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_FEED,
+    STREAM_REST, STREAM_SHARD, door_stamp_in, number, part, unsigned,
 };
 
 fn field(table: &str, key: &RecordIdKey, fields: &Object, name: &str) -> Result<u64, StoreError> {
@@ -131,23 +133,27 @@ pub fn of_shard(record: &StreamShardRecord) -> Result<Object, StoreError> {
     if !record.marks.is_empty() {
         fields.insert("marks", bytes(encoded(encode_marks(&record.marks))?));
     }
+    if !record.starts.is_empty() {
+        fields.insert("starts", bytes(encoded(encode_marks(&record.starts))?));
+    }
     Ok(fields)
 }
 
 pub fn shard(key: &RecordIdKey, fields: &Object) -> Result<StreamShardRecord, StoreError> {
     let field = |name: &str| field(STREAM_SHARD, key, fields, name);
     let nonce = int_of(fields.get("nonce")).ok_or_else(|| lacks(STREAM_SHARD, key, "nonce"))?;
-    let marks = match (fields.get("marks"), bytes_of(fields.get("marks"))) {
-        (None, _) => BTreeMap::new(),
-        (Some(_), None) => return Err(lacks(STREAM_SHARD, key, "marks")),
-        (Some(_), Some(data)) => decode_marks(&data).map_err(|error| unreadable(STREAM_SHARD, key, error))?,
+    let places = |name: &str| match (fields.get(name), bytes_of(fields.get(name))) {
+        (None, _) => Ok(BTreeMap::new()),
+        (Some(_), None) => Err(lacks(STREAM_SHARD, key, name)),
+        (Some(_), Some(data)) => decode_marks(&data).map_err(|error| unreadable(STREAM_SHARD, key, error)),
     };
     Ok(StreamShardRecord {
         token: field("token")?,
         beat: field("beat")?,
         nonce: u64::from_ne_bytes(nonce.to_ne_bytes()),
         pos: field("pos")?,
-        marks,
+        marks: places("marks")?,
+        starts: places("starts")?,
     })
 }
 
@@ -171,6 +177,7 @@ pub fn of_event_id(record: &EventIdRecord) -> Object {
         ("stream", text(record.stream.name.as_str())),
         ("seq", number(record.seq)),
         ("digest", bytes(record.digest.0.to_vec())),
+        ("at", millis(record.at.0)),
     ])
 }
 
@@ -184,7 +191,24 @@ pub fn event_id(tenant: &Tenant, key: &RecordIdKey, fields: &Object) -> Result<E
         stream: StreamKey { tenant: tenant.clone(), name },
         seq: field(EVENT_ID, key, fields, "seq")?,
         digest: digest(&kept).map_err(|error| unreadable(EVENT_ID, key, error))?,
+        at: millis_of(fields.get("at")).map(UnixMillis).ok_or_else(|| lacks(EVENT_ID, key, "at"))?,
     })
+}
+
+/// Which ids a commit put there.
+pub fn of_recorded_ids(tenant: &Tenant, ids: &[EventId]) -> Object {
+    object([("tenant", text(tenant.as_str())), ("ids", array(ids.iter().map(|id| text(id.as_str()))))])
+}
+
+pub fn recorded_ids(row: &Row) -> Result<(Tenant, Vec<EventId>), StoreError> {
+    part(&row.key, 0).ok_or_else(|| lacks(EVENT_ID_DUE, &row.key, "id"))?;
+    let tenant = text_of(row.fields.get("tenant")).and_then(|tenant| Tenant::new(tenant).ok());
+    let tenant = tenant.ok_or_else(|| lacks(EVENT_ID_DUE, &row.key, "tenant"))?;
+    let ids: Option<Vec<EventId>> = match row.fields.get("ids") {
+        Some(Value::Array(ids)) => ids.0.iter().map(|id| EventId::new(text_of(Some(id))?).ok()).collect(),
+        _ => None,
+    };
+    Ok((tenant, ids.ok_or_else(|| lacks(EVENT_ID_DUE, &row.key, "ids"))?))
 }
 
 pub fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Object, StoreError> {

@@ -8,6 +8,7 @@ use waybill_core::streams::records::StreamWrite;
 use waybill_surreal::{Bound, Object, RecordIdKey, Transaction};
 
 use super::door;
+use super::ids::Recorded;
 use super::keys::{
     checkpoint_key, chunk_key, dead_key, event_id_key, feed_key, overtaken_key, selected_key, stream_key,
 };
@@ -16,8 +17,8 @@ use crate::quarantine::put;
 use crate::rows::streams as rows;
 use crate::store::SurrealStore;
 use crate::tables::{
-    EVENT, EVENT_ID, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_FEED, STREAM_NODE,
-    STREAM_REST, STREAM_TYPE, door_key,
+    EVENT, EVENT_ID, EVENT_ID_DUE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_FEED,
+    STREAM_NODE, STREAM_REST, STREAM_TYPE, door_key,
 };
 
 /// Feed records removed at once.
@@ -36,6 +37,7 @@ enum Change {
 pub struct Changes {
     shard: ShardId,
     list: Vec<Change>,
+    recorded: Recorded,
     /// Rows for doorsteps, which are stamped last.
     doors: Vec<(ShardId, Object)>,
 }
@@ -43,11 +45,14 @@ pub struct Changes {
 impl Changes {
     /// Of a commit that raises the shard's beat to this one. Without an owner there are no writes that depend on the two.
     pub fn of(shard: ShardId, beat: u64, writes: &[StreamWrite]) -> Result<Self, StoreError> {
-        let mut changes = Self { shard, list: Vec::with_capacity(writes.len()), doors: Vec::new() };
+        let mut changes =
+            Self { shard, list: Vec::with_capacity(writes.len()), recorded: Recorded::default(), doors: Vec::new() };
         let mut dead = 0;
         for write in writes {
             changes.add(beat, &mut dead, write)?;
         }
+        let due = changes.recorded.rows().map(|(key, fields)| Change::Put(EVENT_ID_DUE, key, fields));
+        changes.list.extend(due);
         Ok(changes)
     }
 
@@ -60,6 +65,7 @@ impl Changes {
             }
             StreamWrite::DeleteChunk { stream, key } => Change::Delete(EVENT, chunk_key(stream, *key)),
             StreamWrite::CreateId { id, record } => {
+                self.recorded.add(id, record.at);
                 Change::Create(EVENT_ID, event_id_key(id), rows::of_event_id(record))
             }
             StreamWrite::PutFeed(record) => {

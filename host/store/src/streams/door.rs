@@ -1,14 +1,13 @@
 //! The doorstep of streams: rows that anyone puts there in his own transaction, and what the owner reads before a commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 
 use ulid::Ulid;
 use waybill_core::ids::ShardId;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{DoorQuery, PassFound, PassQuery};
-use waybill_core::streams::records::{Append, DoorContent, EventIdKey, StreamDoorRow};
+use waybill_core::streams::records::{DoorAppend, DoorContent, EventIdKey, StreamDoorRow};
 use waybill_surreal::{Bound, Object, Transaction};
 
 use super::heads::Snapshot;
@@ -48,10 +47,14 @@ pub async fn put(
     Ok(())
 }
 
+/// The rows of some appends, encoded before their transaction begins.
+pub fn door_rows(appends: &[DoorAppend]) -> Result<Vec<(ShardId, Object)>, StoreError> {
+    appends.iter().map(|(shard, append)| Ok((*shard, rows::of_append(append)?))).collect()
+}
+
 /// Puts events there, in one commit.
-pub async fn append(store: &SurrealStore, appends: &[(ShardId, Arc<Append>)]) -> Result<(), StoreError> {
-    let rows = appends.iter().map(|(shard, append)| rows::of_append(append).map(|fields| (*shard, fields)));
-    let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+pub async fn append(store: &SurrealStore, appends: &[DoorAppend]) -> Result<(), StoreError> {
+    let rows = door_rows(appends)?;
     let transaction = store.begin(true).await?;
     let worked = put(store, transaction.as_ref(), rows).await;
     finish(transaction, worked).await
@@ -87,27 +90,53 @@ async fn read(
         };
         (found.rows, found.is_all) = page(snapshot, shard, (door.from, found.until), door.limit).await?;
     }
-    let (mut streams, mut wanted): (BTreeSet<_>, BTreeSet<EventIdKey>) =
-        (query.streams.iter().cloned().collect(), query.ids.iter().cloned().collect());
+    look_at_streams(snapshot, query, &mut found).await?;
+    let mut wanted: BTreeSet<EventIdKey> = query.ids.iter().cloned().collect();
     for content in found.rows.iter().filter_map(|row| row.content.as_ref().ok()) {
-        streams.insert(content.stream().clone());
         if let DoorContent::Append(append) = content {
             let indexed = append.events.iter().filter(|event| event.is_indexed);
             wanted.extend(indexed.map(|event| (append.stream.tenant.clone(), event.id.clone())));
         }
     }
-    let mut views = BTreeMap::new();
-    for stream in streams {
-        let view = snapshot.view(&stream, query.unnamed_bytes_max).await?;
-        views.insert(stream, view);
-    }
-    found.streams = views;
     for id in wanted {
         if let Some(record) = ids::read(snapshot, &id).await? {
             found.ids.insert(id, record);
         }
     }
     Ok(found)
+}
+
+/// Looks at the streams that the rows name and at those asked for, as far as their bytes allow: all of it is in memory at once.
+async fn look_at_streams(
+    snapshot: &mut Snapshot<'_>,
+    query: &PassQuery,
+    found: &mut PassFound,
+) -> Result<(), StoreError> {
+    let (mut bytes, bytes_max) = (0_usize, query.unnamed_bytes_total());
+    let mut looked = 0;
+    for row in &found.rows {
+        if let Ok(content) = &row.content
+            && !found.streams.contains_key(content.stream())
+        {
+            if bytes > bytes_max {
+                break;
+            }
+            let view = snapshot.view(content.stream(), query.unnamed_bytes_max).await?;
+            bytes += view.bytes();
+            found.streams.insert(content.stream().clone(), view);
+        }
+        looked += 1;
+    }
+    found.is_all &= looked == found.rows.len();
+    found.rows.truncate(looked);
+    for stream in &query.streams {
+        if bytes <= bytes_max && !found.streams.contains_key(stream) {
+            let view = snapshot.view(stream, query.unnamed_bytes_max).await?;
+            bytes += view.bytes();
+            found.streams.insert(stream.clone(), view);
+        }
+    }
+    Ok(())
 }
 
 /// Rows of these stamps, at most `limit`, and whether these are all.

@@ -13,7 +13,8 @@ use super::heads::Snapshot;
 use super::ids;
 use crate::store::{SurrealStore, finish, undo};
 
-type Decided = Result<ExactWrites, ExactRefusal>;
+/// What is written, or why nothing is.
+pub type Decided = Result<ExactWrites, ExactRefusal>;
 
 pub async fn append(
     store: &SurrealStore,
@@ -63,7 +64,12 @@ async fn begin(
     }
 }
 
-async fn decided(snapshot: &mut Snapshot<'_>, append: &ExactAppend, now: UnixMillis) -> Result<Decided, StoreError> {
+/// What an append decides from what a transaction reads.
+pub async fn decided(
+    snapshot: &mut Snapshot<'_>,
+    append: &ExactAppend,
+    now: UnixMillis,
+) -> Result<Decided, StoreError> {
     let view = view(snapshot, append).await?;
     Ok(decide(append, &view, now, Rules::default()))
 }

@@ -8,10 +8,10 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamSlice;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::{StreamHead, StreamRest, StreamView};
-use waybill_surreal::{Object, RecordIdKey, Transaction};
+use waybill_surreal::{Bound, Object, RecordIdKey, Transaction};
 
 use super::chunks::{Back, within};
-use super::keys::{chunks_after, stream_key};
+use super::keys::{chunks_after, stream_in, stream_key};
 use crate::fault::store_error;
 use crate::quarantine::{Spoilt, is_held};
 use crate::rows::streams as rows;
@@ -142,6 +142,29 @@ impl<'t> Snapshot<'t> {
         let key = shard_key(stream.shard(self.shards));
         let fields = self.transaction.get(STREAM_SHARD, key).await.map_err(store_error)?;
         Ok(fields.and_then(|fields| unsigned(fields.get("pos"))).unwrap_or(0))
+    }
+}
+
+/// The streams that the heads in a range are of, in order, the first `limit`. What names none goes to quarantine and doesn't count.
+pub async fn placed(
+    snapshot: &mut Snapshot<'_>,
+    (mut from, until): (Bound, Bound),
+    limit: usize,
+) -> Result<Vec<StreamKey>, StoreError> {
+    let mut streams = Vec::new();
+    loop {
+        let wanted = limit.saturating_sub(streams.len());
+        let rows = snapshot.transaction.scan(STREAM, from, until.clone(), wanted).await.map_err(store_error)?;
+        for row in &rows {
+            match stream_in(&row.key) {
+                Some(stream) => streams.push(stream),
+                None => snapshot.spoilt.note_misplaced(STREAM, row),
+            }
+        }
+        match rows.last() {
+            Some(last) if rows.len() == wanted && streams.len() < limit => from = Bound::Excluded(last.key.clone()),
+            _ => return Ok(streams),
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Names hold letters, digits and `._:/-%`: a tilde is behind all of them, and texts lie in keys in the order of their bytes.
 
+use ulid::Ulid;
 use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::records::EventIdKey;
+use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, array, int, key, text};
 
 use crate::tables::{number, part, part_text, parts, shard_value};
@@ -90,6 +92,11 @@ pub fn feed_pos(of: &RecordIdKey) -> Option<u64> {
 /// `[tenant, id]`, in the index of ids.
 pub fn event_id_key((tenant, id): &EventIdKey) -> RecordIdKey {
     key([text(tenant.as_str()), text(id.as_str())])
+}
+
+/// `[millis, ulid]`, of ids that were recorded then.
+pub fn event_id_due_key(at: UnixMillis) -> RecordIdKey {
+    key([number(at.0), text(Ulid::new().to_string())])
 }
 
 /// `[shard, beat, number]`: one of the dead letters of a commit.

@@ -5,6 +5,7 @@
 //! | `commit` | the guarded commit of an owner |
 //! | `changes` | what a commit writes |
 //! | `exact` | appends at an expected number |
+//! | `joint` | events in transactions of callers |
 //! | `door` | the doorstep, and what an owner reads before a commit |
 //! | `shard` | the shard record, and another one in its place when it can't be read |
 //! | `heads` | where a stream stands |
@@ -13,6 +14,7 @@
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
 //! | `relay` | what relays and upkeep read |
+//! | `pauses` | which relays operators paused |
 //! | `incarnation` | which incarnation of its data a store is |
 //! | `keys` | keys and ranges |
 //!
@@ -28,7 +30,9 @@ mod feed;
 mod heads;
 mod ids;
 mod incarnation;
+mod joint;
 pub mod keys;
+mod pauses;
 mod relay;
 mod scan;
 mod shard;
@@ -36,15 +40,17 @@ mod shard;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStore,
+    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    StreamStore,
 };
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, FeedRecord, StreamCommit, StreamCommitted, StreamShardRecord,
+    Append, Checkpoint, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamShardRecord,
 };
 use waybill_core::time::UnixMillis;
 use waybill_surreal::Bound;
@@ -53,6 +59,8 @@ use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{STREAM_SHARD, shard_key, unsigned};
 use heads::Snapshot;
+pub use door::{door_rows, put as put_door_rows};
+pub use joint::Joint;
 
 /// Reads of one snapshot: what couldn't be read is set aside behind it.
 macro_rules! read {
@@ -94,8 +102,22 @@ impl StreamStore for SurrealStore {
         exact::append(self, append, now).await
     }
 
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        ids::forget(self, before, limit).await
+    }
+
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         read!(self, |snapshot| snapshot.slice(stream, after, bytes_max))
+    }
+
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError> {
+        read!(self, |snapshot| scan::standing(snapshot, tenant, prefix, behind, limit))
     }
 
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
@@ -130,6 +152,18 @@ impl StreamStore for SurrealStore {
 
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
         read!(self, |snapshot| scan::next(snapshot, query))
+    }
+
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
+        read!(self, |snapshot| scan::is_selected(snapshot, stream, selector))
+    }
+
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
+        pauses::notes(self).await
+    }
+
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+        pauses::note(self, relay, is_paused).await
     }
 
     async fn relay_slice(

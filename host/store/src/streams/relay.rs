@@ -7,11 +7,11 @@ use waybill_core::port::stream_store::{RelayFound, RelayPage, RelaySlice, ShardO
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::Checkpoint;
 
-use super::heads::Snapshot;
-use super::keys::{checkpoint_key, stream_in, streams_behind};
+use super::heads::{Snapshot, placed};
+use super::keys::{checkpoint_key, streams_behind};
 use crate::fault::store_error;
 use crate::rows::streams as rows;
-use crate::tables::{RELAY_AT, STREAM};
+use crate::tables::RELAY_AT;
 
 async fn checkpoint(
     snapshot: &mut Snapshot<'_>,
@@ -37,7 +37,8 @@ pub async fn slice(
     Ok(RelaySlice { checkpoint, slice })
 }
 
-/// Streams behind this one, in order: those of the shard, among the next `limit`.
+/// Streams behind this one, in order: those of the shard, among the next `limit`. A row whose key names no stream is none of them: the walk
+/// goes on behind it.
 pub async fn streams(
     snapshot: &mut Snapshot<'_>,
     relay: &RelayName,
@@ -45,18 +46,9 @@ pub async fn streams(
     behind: Option<&StreamKey>,
     limit: usize,
 ) -> Result<RelayPage, StoreError> {
-    let (from, until) = streams_behind(behind);
-    let rows = snapshot.transaction.scan(STREAM, from, until, limit).await.map_err(store_error)?;
-    let mut page = RelayPage::default();
-    for row in &rows {
-        let Some(stream) = stream_in(&row.key) else {
-            snapshot.spoilt.note_misplaced(STREAM, row);
-            continue;
-        };
-        page.last = Some(stream.clone());
-        if stream.shard(of.count) != of.shard {
-            continue;
-        }
+    let looked = placed(snapshot, streams_behind(behind), limit).await?;
+    let mut page = RelayPage { streams: Vec::new(), last: looked.last().cloned() };
+    for stream in looked.into_iter().filter(|stream| stream.shard(of.count) == of.shard) {
         let (head, rest) = snapshot.stands(&stream).await?;
         let checkpoint = checkpoint(snapshot, relay, &stream).await?;
         page.streams.push(RelayFound { stream, named_to: rest.named_to(&head), checkpoint });

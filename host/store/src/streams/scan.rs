@@ -1,15 +1,16 @@
 //! Scans of many streams by name: of those that a prefix, a node or a type selects, without looking at others.
 
+use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
-use waybill_core::port::stream_store::{ScanFrom, ScanQuery, StreamSlice};
+use waybill_core::port::stream_store::{ScanFrom, ScanQuery, StreamSlice, StreamStanding};
 use waybill_core::streams::chunk::StoredChunk;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_surreal::{Bound, RecordIdKey};
 
 use super::chunks::Back;
-use super::heads::Snapshot;
-use super::keys::{names_behind, selected_behind, selected_in, stream_in};
+use super::heads::{Snapshot, placed};
+use super::keys::{names_behind, selected_behind, selected_in, selected_key, stream_in};
 use crate::fault::store_error;
 use crate::tables::{STREAM, STREAM_NODE, STREAM_TYPE};
 
@@ -29,6 +30,38 @@ pub async fn next(
     };
     let slice = snapshot.slice(&of(&name), after, query.bytes_max).await?;
     Ok(Some((name, slice)))
+}
+
+/// Where the streams of a tenant stand whose names begin with this, by name.
+pub async fn standing(
+    snapshot: &mut Snapshot<'_>,
+    tenant: &Tenant,
+    prefix: &str,
+    behind: Option<&StreamName>,
+    limit: usize,
+) -> Result<Vec<StreamStanding>, StoreError> {
+    let streams = placed(snapshot, names_behind(tenant, prefix, behind), limit).await?;
+    let mut found = Vec::with_capacity(streams.len());
+    for stream in streams {
+        let (head, rest) = snapshot.stands(&stream).await?;
+        found.push(StreamStanding { stream, head, rest });
+    }
+    Ok(found)
+}
+
+/// Whether a stream ever had an event of what a selector names.
+pub async fn is_selected(
+    snapshot: &mut Snapshot<'_>,
+    stream: &StreamKey,
+    selector: &Selector,
+) -> Result<bool, StoreError> {
+    let (table, by) = match selector {
+        Selector::Prefix(_) => return Ok(selector.may_take(&stream.name)),
+        Selector::Node(node) => (STREAM_NODE, node),
+        Selector::Resource { resource_type, .. } => (STREAM_TYPE, resource_type),
+    };
+    let row = snapshot.transaction.get(table, selected_key(stream, by)).await.map_err(store_error)?;
+    Ok(row.is_some())
 }
 
 /// The first selected stream behind a name.

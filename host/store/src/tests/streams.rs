@@ -13,8 +13,8 @@ use waybill_core::streams::exact::ExactRefusal;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, DoorContent, FeedPart, FeedRecord, Refusal, StreamCommitted, StreamDead, StreamHead, StreamRest,
-    StreamWrite,
+    Append, Checkpoint, DoorContent, FeedPart, FeedRecord, Refusal, StreamCommitted, StreamDead, StreamHead,
+    StreamRest, StreamWrite,
 };
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::samples::{SHARD, T0, tenant};
@@ -54,6 +54,7 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
     let query = PassQuery { ids, ..PassQuery::default() };
     let mut asked = store.stream_pass(SHARD, &query).await.unwrap();
     asked.ids.remove(&(tenant("acme"), event_id("bad")));
+    store.forget_ids(UnixMillis(1_000), 100).await.unwrap();
     let pass = all_at_door(store, SHARD).await;
     let _found_anew = store.stream_slice(&bad, 0, ALL_BYTES).await.unwrap();
     let mut of_relay =
@@ -219,10 +220,16 @@ async fn where_nobody_knows_what_is_kept_readers_from_before_begin_anew() {
 async fn a_shard_record_that_can_not_be_read_is_made_anew_behind_its_feed() {
     let store = memory().await;
     let mut writer = worked(&store).await;
+    let ran = [("größe", "a"), ("größe", "b"), ("mail", "a")].map(|(of, to)| {
+        let checkpoint = Checkpoint { upto: 1, ..Checkpoint::default() };
+        StreamWrite::PutCheckpoint { relay: relay(of), stream: stream(to), checkpoint }
+    });
+    writer.write(&store, ran.into()).await;
+    let marks = [(relay("größe"), 0), (relay("mail"), 0)].into();
     for junk in ["UPDATE stream_shard:0 SET pos = 'x'", "UPSERT stream_shard:0 CONTENT { junk: 17 }"] {
         sql(&store, junk).await.unwrap();
         let rebuilt = store.stream_shard(SHARD).await.unwrap();
-        assert_eq!((rebuilt.pos, rebuilt.marks.len()), (2, 0), "{junk}");
+        assert_eq!((rebuilt.pos, &rebuilt.marks), (2, &marks), "{junk}");
         assert!(rebuilt.beat > writer.record.beat && rebuilt.token <= writer.record.token, "{junk}");
         let fenced = store.commit_streams(writer.next()).await;
         assert!(matches!(fenced, Err(StoreError::Conflict(_))), "{junk}: {fenced:?}");
@@ -231,6 +238,44 @@ async fn a_shard_record_that_can_not_be_read_is_made_anew_behind_its_feed() {
         writer.write(&store, Vec::new()).await;
     }
     assert_eq!(in_quarantine(&store).await, ["stream_shard", "stream_shard"]);
+}
+
+#[tokio::test]
+async fn a_row_whose_key_names_no_stream_ends_no_walk() {
+    let (store, mut writer) = (memory().await, Writer::new());
+    for name in ["a", "b"] {
+        writer.number(&store, &stream(name), &["x"]).await;
+    }
+    for misplaced in ["a a", "b b"] {
+        spoil(&store, &format!("stream:['acme', '{misplaced}']")).await;
+    }
+    // Before and behind their move, which leaves markers.
+    for _ in 0..2 {
+        let (mut behind, mut met) = (None, Vec::new());
+        for _page in 0..4 {
+            let of = ShardOf { shard: SHARD, count: 1 };
+            let page = store.relay_streams(&relay("mail"), of, behind.as_ref(), 1).await.unwrap();
+            met.extend(page.streams.into_iter().map(|found| found.stream));
+            let Some(last) = page.last else { break };
+            behind = Some(last);
+        }
+        assert_eq!(met, [stream("a"), stream("b")]);
+        assert_eq!(in_quarantine(&store).await, ["stream", "stream"]);
+    }
+    let named = store.streams_named(&tenant("acme"), "", None, 10).await.unwrap();
+    assert_eq!(named.into_iter().map(|found| found.stream).collect::<Vec<_>>(), [stream("a"), stream("b")]);
+}
+
+#[tokio::test]
+async fn of_an_id_that_was_forgotten_nothing_is_left() {
+    let store = memory().await;
+    store.append_exact(&exact("a", &["x", "y"], 0), T0).await.unwrap().unwrap();
+    store.append_exact(&exact("b", &["z"], 0), UnixMillis(T0.0 + 1)).await.unwrap().unwrap();
+    assert_eq!(store.forget_ids(T0, 10).await.unwrap(), 0);
+    assert_eq!(store.forget_ids(UnixMillis(T0.0 + 1), 10).await.unwrap(), 2);
+    assert_eq!(store.forget_ids(UnixMillis(T0.0 + 2), 10).await.unwrap(), 1);
+    assert_eq!(sql(&store, "SELECT * FROM event_id, event_id_due").await.unwrap(), [waybill_surreal::array([])]);
+    store.append_exact(&exact("c", &["x"], 0), T0).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ fn place(table: &str) -> &'static str {
         STREAM | STREAM_REST | EVENT_ID => "['acme', 'bad']",
         // One under a number stays where it is.
         EVENT => "['acme', 'good', 1, 2]",
+        EVENT_ID_DUE => "[7, 'bad']",
         STREAM_FEED => "[0, 7]",
         STREAM_NODE => "['acme', 'n', 'good', 'more']",
         STREAM_TYPE => "['acme', 'T', 'good', 'more']",

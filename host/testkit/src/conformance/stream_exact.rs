@@ -1,7 +1,7 @@
 //! Appends at an expected number: refusals, repeats, and the races with an owner and with each other.
 
 use waybill_core::port::store::StoreError;
-use waybill_core::port::stream_store::{PassQuery, StreamStore as Store};
+use waybill_core::port::stream_store::{DoorQuery, PassQuery, StreamStore as Store};
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::{DoorContent, StreamCommitted, StreamHead, StreamRest, StreamWrite};
@@ -49,6 +49,22 @@ pub async fn an_exact_append_numbers_itself_and_leaves_a_note_for_the_owner(stor
     let ids = PassQuery { ids, ..PassQuery::default() };
     let ids = store.stream_pass(SHARD, &ids).await.unwrap().ids;
     assert_eq!(ids.values().map(|record| record.seq).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+pub async fn a_look_ends_at_so_many_bytes_of_exact_appends_and_leaves_the_rows_behind_them(store: &impl Store) {
+    let names = ["a", "b", "c"];
+    for name in names {
+        appended(store, &exact(name, &[name], 0)).await;
+    }
+    let door = DoorQuery { until: None, from: 0, limit: 100 };
+    let small = PassQuery { door: Some(door), unnamed_bytes_max: 1, ..PassQuery::default() };
+    let found = store.stream_pass(SHARD, &small).await.unwrap();
+    assert_eq!((found.rows.len(), found.streams.len(), found.is_all), (1, 1, false), "one at least");
+    let asked = PassQuery { streams: names.map(stream).into(), unnamed_bytes_max: 1, ..PassQuery::default() };
+    let asked = store.stream_pass(SHARD, &asked).await.unwrap();
+    assert_eq!((asked.streams.len(), asked.is_all), (1, true));
+    let all = all_at_door(store, SHARD).await;
+    assert_eq!((all.rows.len(), all.streams.len(), all.is_all), (3, 3, true));
 }
 
 pub async fn an_exact_append_at_another_end_is_refused_and_leaves_nothing(store: &impl Store) {

@@ -8,7 +8,7 @@ use waybill_core::commit::{Step, StoreAnswer};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore as Store;
 use waybill_core::streams::envelope::EventHead;
-use waybill_core::streams::exact::ExactRefusal;
+use waybill_core::streams::exact::{ExactAppend, ExactRefusal};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::{
     Direct, DirectAnswer, Extras, OwnerConfig, StreamOwner, Ticket, take_answer, takeover,
@@ -197,6 +197,22 @@ pub async fn an_id_is_numbered_once_whichever_way_its_event_comes(store: &impl S
     assert_eq!(driver.owner.counts().dead, 1, "an event of the doorstep with another one's id");
     let recalled: Vec<Direct> = driver.owner.recall();
     assert!(recalled.is_empty() && all_at_door(store, SHARD).await.rows.is_empty());
+}
+
+pub async fn events_with_numbers_from_elsewhere_are_named_from_the_first_that_is_kept(store: &impl Store) {
+    let (of, mut driver) = (stream("a"), Driver::take_over(store).await);
+    let import = ExactAppend { skips: vec![6, 2], ..exact("a", &["x", "y"], 0) };
+    assert_eq!(store.append_exact(&import, T0).await.unwrap().unwrap().seqs, [7, 10]);
+    let behind = ExactAppend { skips: vec![4], ..exact("a", &["z"], 10) };
+    assert_eq!(store.append_exact(&behind, T0).await.unwrap().unwrap().seqs, [15]);
+    while driver.turn(store, None).await {}
+    let slice = store.stream_slice(&of, 0, ALL_BYTES).await.unwrap();
+    assert_eq!((slice.rest.first, slice.rest.fed, slice.head.last), (7, 15, 15));
+    let covers = slice.chunks.iter().map(|stored| (stored.chunk.as_ref().unwrap().from, stored.last));
+    assert_eq!(covers.collect::<Vec<_>>(), [(6, 10), (10, 15)]);
+    let feed = store.feed(SHARD, 0, 10).await.unwrap();
+    let named: Vec<_> = feed.iter().flat_map(|record| &record.parts).map(|part| (part.from, part.to)).collect();
+    assert_eq!(named, [(7, 10), (11, 15)]);
 }
 
 pub async fn who_takes_over_goes_on_where_the_one_before_ended(store: &impl Store) {

@@ -251,6 +251,20 @@ pub async fn streams_are_scanned_by_name_and_by_what_selects_them(store: &impl S
         let found: Vec<_> = found.iter().map(|(name, seqs)| (name.as_str(), seqs.as_slice())).collect();
         assert_eq!(found, expected.iter().map(|name| (*name, [1].as_slice())).collect::<Vec<_>>(), "{selector:?}");
     }
+    let of_type = |text: &str| Selector::Resource { resource_type: text.into(), id_prefix: String::new() };
+    for (name, selector, expected) in [
+        ("task.b", Selector::Node("n 1".into()), true),
+        ("task.a", Selector::Node("n 1".into()), false),
+        ("task.b", Selector::Node("n".into()), false),
+        ("0", of_type("TÄSK"), true),
+        ("task", of_type("TÄSK"), false),
+        ("task", of_type("TÄSK 2"), true),
+        ("task.a", prefix("task."), true),
+        ("tasks", prefix("task."), false),
+    ] {
+        let found = store.is_selected(&stream(name), &selector).await.unwrap();
+        assert_eq!(found, expected, "{name} {selector:?}");
+    }
     let within = ScanQuery {
         tenant: tenant("acme"),
         selector: prefix("task."),
@@ -260,6 +274,38 @@ pub async fn streams_are_scanned_by_name_and_by_what_selects_them(store: &impl S
     };
     let (found, slice) = store.scan_streams(&within).await.unwrap().unwrap();
     assert_eq!((found, slice.chunks.len(), slice.head.last), (name("task.a"), 0, 1));
+}
+
+pub async fn streams_are_listed_by_name_in_pages_with_where_they_stand(store: &impl Store) {
+    let mut writer = Writer::new();
+    for name in ["task.b", "task", "Task.a", "task.a", "tasks"] {
+        writer.number(store, &stream(name), &["x", "y"]).await;
+    }
+    writer.number(store, &StreamKey { tenant: tenant("other"), ..stream("task.z") }, &["x"]).await;
+    let rest = StreamRest { first: 2, ..StreamRest::default() };
+    writer.write(store, vec![StreamWrite::PutRest { stream: stream("task.a"), rest }]).await;
+    for (prefix, expected) in [
+        ("", vec!["Task.a", "task", "task.a", "task.b", "tasks"]),
+        ("task", vec!["task", "task.a", "task.b", "tasks"]),
+        ("task.", vec!["task.a", "task.b"]),
+        ("zzz", vec![]),
+    ] {
+        for limit in [1, 2, 100] {
+            let (mut found, mut behind) = (Vec::new(), None);
+            for _page in 0..=expected.len() {
+                let page = store.streams_named(&tenant("acme"), prefix, behind.as_ref(), limit).await.unwrap();
+                assert!(page.len() <= limit);
+                behind = page.last().map(|last| last.stream.name.clone()).or(behind);
+                found.extend(page);
+            }
+            let names: Vec<_> = found.iter().map(|found| found.stream.name.as_str()).collect();
+            assert_eq!(names, expected, "{prefix:?} by {limit}");
+            for found in found {
+                let first = if found.stream == stream("task.a") { 2 } else { 1 };
+                assert_eq!((found.rest.first, found.head.last, found.stream.tenant), (first, 2, tenant("acme")));
+            }
+        }
+    }
 }
 
 pub async fn who_scans_again_reads_what_he_lacks(store: &impl Store) {

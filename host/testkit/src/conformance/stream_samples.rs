@@ -79,7 +79,7 @@ pub fn append(to: &str, ids: &[&str]) -> Append {
 }
 
 pub fn exact(to: &str, ids: &[&str], expected: u64) -> ExactAppend {
-    ExactAppend { append: append(to, ids), expected, shards: 1 }
+    ExactAppend::new(append(to, ids), expected, 1)
 }
 
 /// Consecutive events behind a number, named at a place in the feed.
@@ -103,7 +103,7 @@ pub fn stored(chunk: &Chunk) -> StoredChunk {
 
 pub fn id_of(append: &Append, slot: usize, seq: u64) -> StreamWrite {
     let event = &append.events[slot];
-    let record = EventIdRecord { stream: append.stream.clone(), seq, digest: event.digest };
+    let record = EventIdRecord { stream: append.stream.clone(), seq, digest: event.digest, at: at(seq) };
     StreamWrite::CreateId { id: (append.stream.tenant.clone(), event.id.clone()), record }
 }
 

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use waybill_core::ids::ShardId;
+use waybill_core::ids::{RelayName, ShardId};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{DoorQuery, PassFound, PassQuery, StreamStore as Store};
 use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::event::{Body, Event};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::{
-    Append, DoorContent, EventIdRecord, Refusal, StreamCommitted, StreamDead, StreamHead, StreamRest,
+    Append, DoorContent, EventIdRecord, Refusal, RelayNote, StreamCommitted, StreamDead, StreamHead, StreamRest,
     StreamShardRecord, StreamView, StreamWrite,
 };
 
 use super::samples::{SHARD, T0, tenant};
 use super::stream_samples::{
-    ALL_BYTES, Writer, admitted, all_at_door, append, chunk, event, event_id, found, full_event, id_of, name,
-    put_chunk, relay, stored, stream,
+    ALL_BYTES, Writer, admitted, all_at_door, append, at, chunk, event, event_id, exact, found, full_event, id_of,
+    name, put_chunk, relay, stored, stream,
 };
 
 pub async fn streams_of_a_shard_without_a_record_are_the_default_record(store: &impl Store) {
@@ -31,6 +31,8 @@ pub async fn a_record_of_streams_comes_back_as_it_was_written(store: &impl Store
     writer.commit(store, |commit| (commit.record.token, commit.record.pos) = (7, 1 << 40)).await;
     assert_eq!(store.stream_shard(SHARD).await.unwrap(), writer.record, "without relays");
     writer.commit(store, |commit| commit.record.marks = [(relay("a"), 0), (relay("größe"), 1 << 40)].into()).await;
+    assert_eq!(store.stream_shard(SHARD).await.unwrap(), writer.record);
+    writer.commit(store, |commit| commit.record.starts = [(relay("größe"), 9)].into()).await;
     assert_eq!(store.stream_shard(SHARD).await.unwrap(), writer.record);
     assert_eq!(store.feed_ends(2).await.unwrap(), [1 << 40, 0], "by shard");
 }
@@ -173,7 +175,7 @@ pub async fn a_pass_finds_the_ids_and_the_streams_of_its_rows_and_those_asked_fo
     let plain = Append { events: vec![admitted(event("z"), false)], ..known.clone() };
     store.append_at_door(&[(SHARD, Arc::new(known.clone())), (SHARD, Arc::new(plain))]).await.unwrap();
     let found = all_at_door(store, SHARD).await;
-    let record = EventIdRecord { stream: known.stream.clone(), seq: 1, digest: known.events[0].digest };
+    let record = EventIdRecord { stream: known.stream.clone(), seq: 1, digest: known.events[0].digest, at: at(1) };
     let key = |id: &str| (tenant("acme"), event_id(id));
     assert_eq!(found.ids, [(key("x"), record)].into(), "of events with ids that callers chose, those that are there");
     assert_eq!(found.streams[&known.stream].head.last, 1);
@@ -185,9 +187,47 @@ pub async fn a_pass_finds_the_ids_and_the_streams_of_its_rows_and_those_asked_fo
     };
     let found = store.stream_pass(SHARD, &query).await.unwrap();
     let digest = asked.events[0].digest;
-    assert_eq!(found.ids, [(key("z"), EventIdRecord { stream: asked.stream, seq: 9, digest })].into());
+    assert_eq!(found.ids, [(key("z"), EventIdRecord { stream: asked.stream, seq: 9, digest, at: at(9) })].into());
     assert_eq!(found.streams.len(), 2);
     assert_eq!(found.streams[&stream("nowhere")], StreamView::default());
+}
+
+pub async fn old_ids_are_forgotten_and_may_be_used_again(store: &impl Store) {
+    let (mut writer, of) = (Writer::new(), append("a", &["x", "y", "z"]));
+    let elsewhere = Append { stream: StreamKey { tenant: tenant("other"), ..of.stream.clone() }, ..of.clone() };
+    writer.write(store, vec![id_of(&of, 0, 1), id_of(&elsewhere, 0, 1)]).await;
+    writer.write(store, vec![id_of(&of, 1, 2)]).await;
+    let late = store.append_exact(&exact("b", &["late"], 0), at(3)).await.unwrap();
+    assert!(late.is_ok());
+    let ids = [("acme", "x"), ("other", "x"), ("acme", "y"), ("acme", "late")];
+    let known = async || {
+        let ids = ids.map(|(of, id)| (tenant(of), event_id(id))).into();
+        let query = PassQuery { ids, ..PassQuery::default() };
+        store.stream_pass(SHARD, &query).await.unwrap().ids.len()
+    };
+    assert_eq!((store.forget_ids(at(1), 10).await.unwrap(), known().await), (0, 4), "none is from before");
+    assert_eq!((store.forget_ids(at(2), 10).await.unwrap(), known().await), (2, 2), "of every tenant");
+    assert_eq!(store.forget_ids(at(2), 10).await.unwrap(), 0);
+    assert_eq!(
+        (store.forget_ids(at(9), 1).await.unwrap(), known().await),
+        (1, 1),
+        "the oldest, no more than are asked for"
+    );
+    assert_eq!((store.forget_ids(at(9), 1).await.unwrap(), known().await), (1, 0));
+    writer.write(store, vec![id_of(&of, 0, 5)]).await;
+    assert_eq!((known().await, store.forget_ids(at(5), 10).await.unwrap()), (1, 0), "it is another one's now");
+}
+
+pub async fn what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows(store: &impl Store) {
+    let [first, second] = ["out", "out-2"].map(|name| RelayName::new(name).unwrap());
+    assert!(store.relay_notes().await.unwrap().is_empty());
+    let noted = |is_paused, number| RelayNote { is_paused, number };
+    assert_eq!(store.note_relay(&first, true).await.unwrap(), noted(true, 1));
+    assert_eq!(store.note_relay(&second, true).await.unwrap(), noted(true, 1));
+    assert_eq!(store.note_relay(&first, false).await.unwrap(), noted(false, 2));
+    let notes = store.relay_notes().await.unwrap();
+    assert_eq!(notes, [(first.clone(), noted(false, 2)), (second, noted(true, 1))]);
+    assert_eq!(store.note_relay(&first, false).await.unwrap(), noted(false, 3), "also what it was before");
 }
 
 pub async fn what_the_feed_has_not_named_is_found_in_order_and_in_parts(store: &impl Store) {

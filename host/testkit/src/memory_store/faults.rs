@@ -37,4 +37,5 @@ pub(super) struct Faults {
     pub(super) streams_planned: VecDeque<Fate>,
     pub(super) streams_held: VecDeque<StreamCommit>,
     pub(super) all: Option<StoreError>,
+    pub(super) audits: Option<StoreError>,
 }

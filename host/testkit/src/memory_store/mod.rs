@@ -102,6 +102,11 @@ impl MemoryStore {
         self.faults.lock().all = error;
     }
 
+    /// Makes every line of the audit trail fail with this error until it is taken away with `None`.
+    pub fn fail_audits(&self, error: Option<StoreError>) {
+        self.faults.lock().audits = error;
+    }
+
     /// How many commits are held back.
     pub fn held(&self) -> usize {
         self.faults.lock().held.len()

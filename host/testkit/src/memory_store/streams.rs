@@ -11,15 +11,16 @@ use waybill_core::outbox::records::{DoorKey, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
     FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf, StreamSlice,
-    StreamStore,
+    StreamStanding, StreamStore,
 };
 use waybill_core::streams::chunk::{Chunk, StoredChunk};
 use waybill_core::streams::exact::{self, ExactAnswer, ExactAppend, ExactRefusal, ExactView};
+use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, DoorContent, EventIdKey, EventIdRecord, FeedRecord, StreamCommit, StreamCommitted, StreamDead,
-    StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
+    Append, Checkpoint, DoorAppend, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit,
+    StreamCommitted, StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
 };
 use waybill_core::streams::rules::Rules;
 use waybill_core::time::UnixMillis;
@@ -69,6 +70,8 @@ pub struct StreamTables {
     pub nodes: BTreeSet<(Tenant, String, StreamName)>,
     pub types: BTreeSet<(Tenant, String, StreamName)>,
     pub checkpoints: BTreeMap<(RelayName, StreamKey), Checkpoint>,
+    /// What operators said last of relays.
+    pub notes: BTreeMap<RelayName, RelayNote>,
     pub dead: Vec<StreamDead>,
     /// Rows of the doorstep that couldn't be read.
     pub quarantine: Vec<(ShardId, DoorKey, String)>,
@@ -148,9 +151,26 @@ impl StreamTables {
         Ok((decided.answer, StreamTx { begun: self.version, writes: decided.writes }))
     }
 
+    /// What the events of a transaction decide now, those that number themselves in order, and the transaction that they would commit.
+    pub fn begin_joint(&self, appends: &JointAppends) -> Result<(Vec<Option<ExactAnswer>>, StreamTx), ExactRefusal> {
+        let (mut answers, mut tx) = (Vec::new(), StreamTx { begun: self.version, writes: Vec::new() });
+        for joint in &appends.list {
+            answers.push(match joint {
+                JointAppend::Plain { .. } => None,
+                JointAppend::Exact(exact) => {
+                    let (answer, exact) = self.begin_exact(exact, appends.at, Rules::default())?;
+                    tx.writes.extend(exact.writes);
+                    Some(answer)
+                }
+            });
+            tx.writes.extend(joint.door_row());
+        }
+        Ok((answers, tx))
+    }
+
     /// A transaction that puts appends on doorsteps.
-    pub fn begin_door(&self, appends: &[(ShardId, Arc<Append>)]) -> StreamTx {
-        let put = |(shard, append): &(ShardId, Arc<Append>)| StreamWrite::PutDoor {
+    pub fn begin_door(&self, appends: &[DoorAppend]) -> StreamTx {
+        let put = |(shard, append): &DoorAppend| StreamWrite::PutDoor {
             shard: *shard,
             content: DoorContent::Append(Arc::clone(append)),
         };
@@ -249,24 +269,58 @@ impl StreamTables {
                 taken.map(|((_, key), content)| StreamDoorRow { key: key.clone(), content: content.clone() }).collect();
             found.is_all = rows.next().is_none();
         }
-        let contents = || found.rows.iter().filter_map(|row| row.content.as_ref().ok());
-        let named = contents().map(DoorContent::stream).chain(&query.streams);
-        let streams: BTreeSet<&StreamKey> = named.collect();
-        let ids = contents().filter_map(|content| match content {
+        self.look_at_streams(query, &mut found);
+        let contents = found.rows.iter().filter_map(|row| row.content.as_ref().ok());
+        let appends = contents.filter_map(|content| match content {
             DoorContent::Append(append) => Some(append),
             DoorContent::Look(_) => None,
         });
-        let ids = ids.flat_map(|append| {
+        let ids = appends.flat_map(|append| {
             let indexed = append.events.iter().filter(|event| event.is_indexed);
             indexed.map(|event| (append.stream.tenant.clone(), event.id.clone()))
         });
         let ids = ids.chain(query.ids.iter().cloned());
-        let ids = ids.filter_map(|id| self.ids.get(&id).map(|record| (id, record.clone())));
-        let ids = ids.collect();
-        let view = |stream: &StreamKey| self.view(stream, query.unnamed_bytes_max);
-        let streams = streams.into_iter().map(|stream| (stream.clone(), view(stream))).collect();
-        (found.streams, found.ids) = (streams, ids);
+        found.ids = ids.filter_map(|id| self.ids.get(&id).map(|record| (id, record.clone()))).collect();
         found
+    }
+
+    fn forget_ids(&mut self, before: UnixMillis, limit: usize) -> usize {
+        let old = self.ids.iter().filter(|(_, record)| record.at < before);
+        let mut old: Vec<_> = old.map(|(id, record)| (record.at, id.clone())).collect();
+        old.sort();
+        old.truncate(limit);
+        for (_, id) in &old {
+            self.ids.remove(id);
+        }
+        old.len()
+    }
+
+    /// Looks at the streams that the rows name and at those asked for, as far as their bytes allow.
+    fn look_at_streams(&self, query: &PassQuery, found: &mut PassFound) {
+        let (mut bytes, bytes_max) = (0, query.unnamed_bytes_total());
+        let mut looked = 0;
+        for row in &found.rows {
+            if let Ok(content) = &row.content
+                && !found.streams.contains_key(content.stream())
+            {
+                if bytes > bytes_max {
+                    break;
+                }
+                let view = self.view(content.stream(), query.unnamed_bytes_max);
+                bytes += view.bytes();
+                found.streams.insert(content.stream().clone(), view);
+            }
+            looked += 1;
+        }
+        found.is_all &= looked == found.rows.len();
+        found.rows.truncate(looked);
+        for stream in &query.streams {
+            if bytes <= bytes_max && !found.streams.contains_key(stream) {
+                let view = self.view(stream, query.unnamed_bytes_max);
+                bytes += view.bytes();
+                found.streams.insert(stream.clone(), view);
+            }
+        }
     }
 
     fn view(&self, stream: &StreamKey, bytes_max: usize) -> StreamView {
@@ -300,7 +354,8 @@ impl StreamTables {
             ScanFrom::Behind(behind) => {
                 let mut names = self.heads.keys().filter(|stream| stream.tenant == query.tenant);
                 let stream = names.find(|stream| {
-                    behind.as_ref().is_none_or(|behind| stream.name > *behind) && self.selects(query, &stream.name)
+                    behind.as_ref().is_none_or(|behind| stream.name > *behind)
+                        && self.is_selected(stream, &query.selector)
                 })?;
                 let chunks = self.chunks_after(stream, 0).skip_while(|chunk| self.had(query, stream, chunk));
                 let (chunks, is_all) = within(chunks, query.bytes_max);
@@ -318,10 +373,10 @@ impl StreamTables {
         chunk.events.iter().all(|event| event.pos > 0 && event.pos <= *low)
     }
 
-    fn selects(&self, query: &ScanQuery, name: &StreamName) -> bool {
-        let key = |text: &String| (query.tenant.clone(), text.clone(), name.clone());
-        match &query.selector {
-            Selector::Prefix(_) => query.selector.may_take(name),
+    pub fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> bool {
+        let key = |text: &String| (stream.tenant.clone(), text.clone(), stream.name.clone());
+        match selector {
+            Selector::Prefix(_) => selector.may_take(&stream.name),
             Selector::Node(node) => self.nodes.contains(&key(node)),
             Selector::Resource { resource_type, .. } => self.types.contains(&key(resource_type)),
         }
@@ -453,9 +508,37 @@ impl StreamStore for MemoryStore {
         })
     }
 
+    async fn forget_ids(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| tables.streams.forget_ids(before, limit)))
+    }
+
     async fn stream_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.slice(stream, after, bytes_max)))
+    }
+
+    async fn streams_named(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        behind: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<StreamStanding>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let named = tables.streams.heads.iter().filter(|(stream, _)| {
+                stream.tenant == *tenant
+                    && stream.name.as_str().starts_with(prefix)
+                    && behind.is_none_or(|behind| stream.name > *behind)
+            });
+            let standing = named.map(|(stream, head)| StreamStanding {
+                stream: stream.clone(),
+                head: *head,
+                rest: tables.streams.rest(stream),
+            });
+            standing.take(limit).collect()
+        }))
     }
 
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
@@ -487,6 +570,25 @@ impl StreamStore for MemoryStore {
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.scan(query)))
+    }
+
+    async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.is_selected(stream, selector)))
+    }
+
+    async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.notes.iter().map(|(relay, note)| (relay.clone(), *note)).collect()))
+    }
+
+    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| {
+            let note = tables.streams.notes.entry(relay.clone()).or_default();
+            *note = RelayNote { is_paused, number: note.number + 1 };
+            *note
+        }))
     }
 
     async fn relay_slice(

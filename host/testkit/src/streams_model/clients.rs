@@ -92,7 +92,7 @@ impl World {
         let (transaction, count) = (self.next_transaction(), 1 + self.rng.index(2));
         if expected != last {
             self.ledger.stats.exact_refused += 1;
-            let append = ExactAppend { append: self.probe(stream), expected, shards: SHARDS };
+            let append = ExactAppend::new(self.probe(stream), expected, SHARDS);
             let told = self.store.read(|tables| tables.streams.begin_exact(&append, UnixMillis(0), self.setup.rules));
             let is_right = matches!(told, Err(ExactRefusal::ExpectedSeq { actual, .. }) if actual == last);
             if !is_right && !self.ledger.events.is_empty() {
@@ -102,7 +102,7 @@ impl World {
         }
         let ids: Vec<Id> = (0..count).map(|index| self.new_event(stream, false, transaction, index, true)).collect();
         let append = self.append_of(stream, &ids).as_ref().clone();
-        let append = ExactAppend { append, expected, shards: SHARDS };
+        let append = ExactAppend::new(append, expected, SHARDS);
         let now = UnixMillis(WALL_START + self.now);
         let begun = self.store.read(|tables| tables.streams.begin_exact(&append, now, self.setup.rules));
         let Ok((_, tx)) = begun else {

@@ -184,7 +184,7 @@ fn a_reader_from_before_a_dropped_delete_is_told_to_begin_anew() {
         scene.put("s", &["1a", "2a-", "3b"]);
         scene.commit(None);
         let (view, compaction) = (scene.view("s"), Compaction { tombstone_keep: Some(Duration::ZERO) });
-        let mut latest = Latest::default();
+        let mut latest = Latest::behind(None, usize::MAX);
         view.chunks.iter().for_each(|chunk| latest.see(chunk));
         let act = compact(&view, &latest, &compaction, UnixMillis(10), rules);
         scene.commit(act);
@@ -302,7 +302,7 @@ fn a_stream_that_was_trimmed_under_the_relay_holds_its_mark() {
         scene.commit(None);
         scene.die();
         scene.take_feed();
-        for (stream, _) in scene.relay().windows_wanted(9) {
+        for (stream, _) in scene.relay().windows_wanted(9, |_| false) {
             scene.take_window(stream.name.as_str());
         }
         scene.commit(None);
@@ -332,6 +332,10 @@ fn who_scans_again_is_told_of_what_went_meanwhile() {
                     FeedWants::Scan(query) => reader.take_scan(scene.store.read(|tables| tables.streams.scan(&query))),
                     FeedWants::Feed(shard, pos) => {
                         reader.take_feed(scene.store.read(|tables| tables.streams.feed_slice(shard, pos)))
+                    }
+                    FeedWants::Selected(stream, selector) => {
+                        let is_selected = scene.store.read(|tables| tables.streams.is_selected(&stream, &selector));
+                        reader.take_selected(is_selected)
                     }
                 };
                 told |= followed == Err(Restart::Expired);

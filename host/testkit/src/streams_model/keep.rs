@@ -61,7 +61,9 @@ impl World {
             }
             _ if stream == COMPACTED => {
                 let count = 1 + self.rng.index(view.chunks.len());
-                let mut latest = Latest::default();
+                // A pass may be about a part of the resources only, wherever that begins.
+                let behind = self.rng.percent(30).then(|| ("TASK".to_owned(), format!("r{}", self.rng.below(3))));
+                let mut latest = Latest::behind(behind, 1 + self.rng.index(4));
                 view.chunks.iter().take(count).for_each(|chunk| latest.see(chunk));
                 let purges = self.rng.percent(40);
                 let compaction = Compaction { tombstone_keep: purges.then_some(Duration::ZERO) };

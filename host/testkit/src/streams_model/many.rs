@@ -92,6 +92,9 @@ impl World {
                 let found = self.store.read(|tables| tables.streams.feed_slice(shard, pos));
                 reader.take_feed(found)
             }
+            FeedWants::Selected(stream, selector) => {
+                reader.take_selected(self.store.read(|tables| tables.streams.is_selected(&stream, &selector)))
+            }
             FeedWants::Live => {
                 if reader.is_idle(&self.hosts[host].all, &self.ends()) {
                     if self.rng.percent(20) {

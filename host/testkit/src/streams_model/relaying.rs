@@ -74,7 +74,7 @@ impl World {
         let count = 1 + self.rng.index(2);
         let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
         let Some(relay) = life.owner.relays_mut().get_mut(&name) else { return };
-        for (key, after) in relay.windows_wanted(count) {
+        for (key, after) in relay.windows_wanted(count, |_| false) {
             let read = self.store.read(|tables| tables.streams.relay_slice(&name, &key, after, 0));
             let Some(overtaken) = relay.take_window(&key, &read) else { continue };
             if holds {

@@ -300,6 +300,15 @@ pub struct RelayView {
     pub refused: u64,
     /// Events that retention took before it had them.
     pub overtaken: u64,
+    /// Of each tenant in whose streams it is behind.
+    pub tenants: BTreeMap<Tenant, RelayLag>,
+}
+
+/// How far a relay is behind in the streams of one tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayLag {
+    pub streams: u64,
+    pub events: u64,
 }
 
 /// A relay with its place in streams.
@@ -389,8 +398,8 @@ pub enum StreamError {
     Cursor { text: String },
     #[error("{0} isn't empty: events are imported into streams that never had one")]
     NotEmpty(StreamKey),
-    /// An import has another number where this one belongs.
-    #[error("event {index} has seq {seq}, where {expected} comes next: numbers go without a gap, from 1")]
+    /// An import has a number where this one, or one behind it, belongs.
+    #[error("event {index} has seq {seq}, where {expected} comes next, or a later one: numbers rise")]
     ImportOrder { index: usize, seq: u64, expected: u64 },
     #[error("relay {relay} can't go to {asked} in {stream}, which has {first} to {last}")]
     Seek { relay: RelayName, stream: StreamKey, asked: u64, first: u64, last: u64 },
@@ -407,10 +416,9 @@ impl StreamError {
                 EventError::PayloadTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
                 EventError::NoSchemaVersion | EventError::SchemaVersion { .. } => Code::SCHEMA_VERSION,
             },
-            Self::Exact(ExactRefusal::ExpectedSeq { .. }) => Code::STREAM_EXPECTED_SEQ,
-            Self::Exact(ExactRefusal::IdTaken { .. }) | Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
-            Self::Exact(ExactRefusal::Empty) | Self::ImportOrder { .. } => Code::SCHEMA_VALIDATION_FAILED,
-            Self::Exact(ExactRefusal::Full { .. }) => Code::STREAM_FULL,
+            Self::Exact(refusal) => refusal.code(),
+            Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
+            Self::ImportOrder { .. } => Code::SCHEMA_VALIDATION_FAILED,
             Self::AppendTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
             Self::Read(PageError::Expired { .. }) | Self::Expired => Code::EVENT_CURSOR_EXPIRED,
             Self::Read(PageError::Ahead { .. }) => Code::EVENT_CURSOR_AHEAD,

@@ -82,13 +82,15 @@ impl StreamOwner {
     fn adopt(&mut self, stream: &StreamKey, known: &mut Known, unnamed: &[StoredChunk], draft: &mut Draft) -> bool {
         let mut named_to = known.rest.named_to(&known.head);
         let from = named_to;
+        // What was trimmed before the stream came here has never been in it.
+        let first = known.rest.first;
         for stored in unnamed {
             let last = match &stored.chunk {
                 Ok(chunk) if chunk.from < named_to || chunk.last > known.head.last => continue,
                 Ok(chunk) => {
                     let adopted = Arc::new(chunk.adopted(draft.pos, draft.at));
                     self.index(stream, known, &adopted, draft);
-                    draft.name(stream, named_to + 1, chunk.last, Some(Arc::clone(&adopted)));
+                    draft.name(stream, first.max(named_to + 1), chunk.last, Some(Arc::clone(&adopted)));
                     self.counts.adopted += adopted.events.len() as u64;
                     let (last, key) = (chunk.last, stored.last);
                     draft.write(StreamWrite::PutChunk { stream: stream.clone(), key, chunk: adopted });
@@ -211,7 +213,7 @@ impl StreamOwner {
         chunk.total += event.packed.len() as u64;
         chunk.events.push(StoredEvent { seq: chunk.last, pos: draft.pos, packed: event.packed.clone() });
         if event.is_indexed && self.is_rule_kept(Rule::CompareIds) {
-            let record = EventIdRecord { stream: stream.clone(), seq: chunk.last, digest: event.digest };
+            let record = EventIdRecord { stream: stream.clone(), seq: chunk.last, digest: event.digest, at: draft.at };
             draft.ids.insert(id_key(stream, event), record.clone());
             draft.write(StreamWrite::CreateId { id: id_key(stream, event), record });
         }

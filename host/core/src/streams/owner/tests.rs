@@ -159,7 +159,7 @@ fn a_stream_with_more_to_name_than_one_commit_takes_is_numbered_later() {
 
 #[test]
 fn a_repeat_is_dropped_and_a_borrowed_id_goes_nowhere() {
-    let record = |seq, digest| EventIdRecord { stream: stream("a"), seq, digest };
+    let record = |seq, digest| EventIdRecord { stream: stream("a"), seq, digest, at: UnixMillis(1) };
     let ids = |page: &mut PassFound| {
         let key = |id: &str| (stream("a").tenant, new_event(id).id);
         page.ids.insert(key("x"), record(3, new_event("x").digest));

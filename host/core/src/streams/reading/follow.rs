@@ -5,13 +5,13 @@
 //! a feed was trimmed: the ends again ─▶ scan again for what came between
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use super::super::chunk::{StoredChunk, StoredEvent};
+use super::super::chunk::StoredEvent;
 use super::super::name::{StreamKey, StreamName};
 use super::super::records::StreamRest;
 use super::super::rules::{Rule, Rules};
-use super::ring::{Looked, Ring};
+use super::ring::{Looked, Ring, kept_events};
 use super::scan::{Between, ScanStop, Scanned, scan};
 use super::token::{Place, ScanAt, Token};
 use super::{Read, Selector};
@@ -40,6 +40,8 @@ pub enum FeedWants {
     Scan(ScanQuery),
     /// This feed record: [`FeedReader::take_feed`].
     Feed(ShardId, u64),
+    /// Whether a stream ever had an event that this selects: [`FeedReader::take_selected`].
+    Selected(StreamKey, Selector),
     /// [`FeedReader::take_live`].
     Live,
 }
@@ -80,6 +82,10 @@ pub struct FeedReader {
     ring_place: u64,
     /// A feed record that the ring doesn't have all of.
     fills: Option<(ShardId, u64)>,
+    /// Events of it that a record names are gone, and it isn't known whether any were wanted.
+    asks: Option<StreamKey>,
+    /// Streams of the record that never had a wanted event.
+    others: BTreeSet<StreamKey>,
     scan_bytes: usize,
     rules: Rules,
 }
@@ -100,6 +106,8 @@ impl FeedReader {
             takes_ends_late: false,
             ring_place: 0,
             fills: None,
+            asks: None,
+            others: BTreeSet::new(),
             scan_bytes: super::super::limits::REPLAY_BYTES_MAX,
             rules,
         }
@@ -160,6 +168,9 @@ impl FeedReader {
         self.next();
         if self.again.is_some() || self.takes_ends_late {
             return FeedWants::Ends;
+        }
+        if let Some(stream) = &self.asks {
+            return FeedWants::Selected(stream.clone(), self.selector.clone());
         }
         if let Some((shard, pos)) = self.fills {
             return FeedWants::Feed(shard, pos);
@@ -252,6 +263,7 @@ impl FeedReader {
                 return Err(Restart::Expired);
             }
             (self.again, self.ends, self.phase) = (Some(pos.clone()), None, Phase::Replay);
+            self.others.clear();
             return Ok(());
         };
         let ends = self.ends.as_deref().unwrap_or_default();
@@ -262,11 +274,30 @@ impl FeedReader {
         let parts = slice.record.parts.iter().zip(&slice.parts).enumerate();
         let parts = parts.map(|(place, (part, (rest, chunks)))| {
             let is_whole = self.whole(rest, part.from);
-            let events = if is_whole { events_of(chunks, part.from, part.to) } else { Err(Restart::Expired) };
+            let events = if is_whole {
+                kept_events(chunks, part.from, part.to, self.rules).map_err(Restart::Unreadable)
+            } else {
+                Err(Restart::Expired)
+            };
             (place, &part.stream, events)
         });
         let parts: Vec<_> = parts.collect();
-        self.take_record(shard, slice.record.pos, parts)
+        let followed = self.take_record(shard, slice.record.pos, parts);
+        if self.asks.is_some() {
+            self.fills = wanted;
+        }
+        followed
+    }
+
+    /// Takes what it asked of a stream of which events are gone. One that never had a wanted event says nothing; the record is read again.
+    pub fn take_selected(&mut self, is_selected: bool) -> Followed {
+        match self.asks.take() {
+            Some(_) if is_selected => Err(Restart::Expired),
+            stream => {
+                self.others.extend(stream);
+                Ok(())
+            }
+        }
     }
 
     /// Whether what a record names is still there, as far as retention and dropped tombstones go.
@@ -315,7 +346,18 @@ impl FeedReader {
             if !wanted || had.is_some_and(|had| place < had.1) {
                 continue;
             }
-            for event in events? {
+            let events = match events {
+                // Selectors by node and type are about few of the streams whose names may be taken.
+                Err(Restart::Expired) if !matches!(self.selector, Selector::Prefix(_)) => {
+                    if !self.others.contains(stream) {
+                        self.asks = Some(stream.clone());
+                        return Ok(());
+                    }
+                    Vec::new()
+                }
+                events => events?,
+            };
+            for event in events {
                 let had_it = had.is_some_and(|had| place == had.1 && event.seq <= had.2);
                 if !had_it && self.selector.takes(&event) {
                     let behind = Place::Feed { pos: pos.clone(), part: Some((shard.0, place, event.seq)) };
@@ -329,6 +371,7 @@ impl FeedReader {
         }
         pending.push(Pending::Place(Place::Feed { pos, part: None }));
         self.pending.extend(pending);
+        self.others.clear();
         Ok(())
     }
 
@@ -346,14 +389,4 @@ fn next_record(pos: &[u64], ends: &[u64], within: Option<u16>) -> Option<(ShardI
     let is_within = |shard: usize| within.is_none_or(|within| usize::from(within) == shard);
     let (shard, (pos, _)) = behind.clone().find(|(shard, _)| is_within(*shard)).or_else(|| behind.next())?;
     Some((ShardId(u16::try_from(shard).ok()?), pos + 1))
-}
-
-/// The events of a range. A chunk that can't be read isn't one that is gone: who began anew would meet it again.
-fn events_of(chunks: &[StoredChunk], from: u64, to: u64) -> Result<Vec<StoredEvent>, Restart> {
-    let mut events = Vec::new();
-    for stored in chunks {
-        let chunk = stored.chunk.as_ref().map_err(|reason| Restart::Unreadable(reason.clone()))?;
-        events.extend(chunk.events.iter().filter(|event| (from..=to).contains(&event.seq)).cloned());
-    }
-    Ok(events)
 }

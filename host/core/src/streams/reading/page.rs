@@ -27,6 +27,9 @@ impl PageLimits {
     }
 }
 
+/// What is said of events that should be kept, and that no chunk holds.
+pub(super) const LOST: &str = "the chunk that held them isn't there any more";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub events: Vec<StoredEvent>,
@@ -89,5 +92,9 @@ pub fn page(slice: &StreamSlice, after: u64, base: u64, limits: PageLimits, rule
         page.upto = chunk.last;
     }
     page.is_end = page.upto >= last;
+    // The head says that there is more, and nothing else holds it: who asked again would do so for ever.
+    if !page.is_end && slice.is_all && page.upto == after && rules.kept(Rule::CompareCoverage) {
+        return Err(PageError::Unreadable { from: after + 1, to: last, reason: LOST.to_owned() });
+    }
     Ok(page)
 }

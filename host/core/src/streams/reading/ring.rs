@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::chunk::{Chunk, StoredEvent};
+use super::super::chunk::{Chunk, StoredChunk, StoredEvent};
 use super::super::name::StreamKey;
 use super::super::owner::Published;
+use super::super::rules::{Rule, Rules};
+use super::page::LOST;
 use crate::ids::ShardId;
 use crate::port::stream_store::FeedSlice;
 
@@ -49,7 +51,8 @@ impl LiveEntry {
         let parts = parts.filter(|(_, (part, _))| wants(&part.stream)).map(|(place, (part, (rest, chunks)))| {
             let is_whole = rest.first <= part.from && rest.purged < part.from;
             let chunks: Option<Vec<_>> = chunks.iter().map(|stored| stored.chunk.clone().ok()).collect();
-            let events = chunks.filter(|_| is_whole).map(|chunks| events_of(&chunks, part.from, part.to));
+            let events = chunks.filter(|chunks| is_whole && covers(chunks, part.from, part.to));
+            let events = events.map(|chunks| events_of(&chunks, part.from, part.to));
             (place, LivePart { stream: part.stream.clone(), from: part.from, to: part.to, events })
         });
         Self { shard, pos: slice.record.pos, parts: parts.collect() }
@@ -61,9 +64,31 @@ impl LiveEntry {
     }
 }
 
+/// Whether chunks, in order, hold all of a range, or say what compaction left of it: none of them was lost.
+fn covers(chunks: &[Arc<Chunk>], from: u64, to: u64) -> bool {
+    let reached = |upto: u64, chunk: &Arc<Chunk>| if chunk.from <= upto { upto.max(chunk.last) } else { upto };
+    chunks.iter().fold(from.saturating_sub(1), reached) >= to
+}
+
+/// Their events of a range.
 fn events_of(chunks: &[Arc<Chunk>], from: u64, to: u64) -> Vec<StoredEvent> {
     let events = chunks.iter().flat_map(|chunk| &chunk.events);
     events.filter(|event| (from..=to).contains(&event.seq)).cloned().collect()
+}
+
+/// The events of a range that is kept, or why they can't be read. A chunk that is unreadable or was lost isn't one that was trimmed: who
+/// began anew would meet it again.
+pub(super) fn kept_events(
+    chunks: &[StoredChunk],
+    from: u64,
+    to: u64,
+    rules: Rules,
+) -> Result<Vec<StoredEvent>, String> {
+    let chunks: Vec<Arc<Chunk>> = chunks.iter().map(|stored| stored.chunk.clone()).collect::<Result<_, _>>()?;
+    if !covers(&chunks, from, to) && rules.kept(Rule::CompareCoverage) {
+        return Err(LOST.to_owned());
+    }
+    Ok(events_of(&chunks, from, to))
 }
 
 /// What a reader finds at its place.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::name::StreamName;
 use super::super::rules::{Rule, Rules};
+use super::page::LOST;
 use super::token::ScanAt;
 use crate::port::stream_store::StreamSlice;
 use crate::streams::chunk::StoredEvent;
@@ -88,8 +89,16 @@ pub(super) fn scan(
         position = Some(chunk.last);
         scanned.push_back(Scanned::At(within(chunk.last)));
     }
-    if slice.is_all {
+    if !slice.is_all {
+        return Ok(scanned);
+    }
+    // Of a reader that scans again what it had isn't looked at, so it isn't known where that ends until something was met.
+    let upto = position.or_else(|| between.low.is_none().then(|| rest.first.saturating_sub(1)));
+    let is_lost = upto.is_some_and(|upto| upto < slice.head.last) && rules.kept(Rule::CompareCoverage);
+    if !is_lost {
         scanned.push_back(behind());
+    } else if scanned.is_empty() {
+        return Err(ScanStop::Unreadable(LOST.to_owned()));
     }
     Ok(scanned)
 }

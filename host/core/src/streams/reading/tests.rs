@@ -73,6 +73,35 @@ fn an_unreadable_chunk_is_an_error_at_its_range_and_never_skipped() {
     assert!(matches!(paged(&rest, 2, 9), Err(PageError::Unreadable { from: 3, to: 4, .. })));
 }
 
+#[test]
+fn a_lost_chunk_at_a_streams_end_is_an_error_at_its_range() {
+    let cut = slice(1, 6, vec![chunk(0, 4, &[1, 4])]);
+    assert_eq!(paged(&cut, 0, 9), Ok((vec![1, 4], 4, false)));
+    let rest = StreamSlice { chunks: vec![], ..cut.clone() };
+    assert!(matches!(paged(&rest, 4, 9), Err(PageError::Unreadable { from: 5, to: 6, .. })));
+    let more = StreamSlice { is_all: false, ..rest.clone() };
+    assert_eq!(paged(&more, 4, 9), Ok((vec![], 4, false)), "it wasn't read to its end");
+
+    let ring = Ring::default();
+    let mut reader = feed_reader();
+    reader.wants(&ring);
+    reader.take_ends(vec![90]);
+    reader.wants(&ring);
+    reader.take_scan(Some((stream("a").name, cut))).unwrap();
+    assert_eq!(drain(&mut reader), [1, 4]);
+    let FeedWants::Scan(query) = reader.wants(&ring) else { panic!("no scan") };
+    assert_eq!(query.from, ScanFrom::Within(stream("a").name, 4));
+    assert!(matches!(reader.take_scan(Some((stream("a").name, rest))), Err(Restart::Unreadable(_))));
+
+    let mut reader = scanned(&ring);
+    reader.wants(&ring);
+    reader.take_ends(vec![21]);
+    reader.wants(&ring);
+    let mut found = feed_slice(21, 3, 5, 1);
+    found.parts[0].1 = vec![chunk(2, 4, &[3, 4])];
+    assert!(matches!(reader.take_feed(Some(found)), Err(Restart::Unreadable(_))));
+}
+
 fn live(shard: u16, pos: u64, from: u64, to: u64, whole: bool) -> Arc<LiveEntry> {
     let events = whole.then(|| (from..=to).map(event).collect());
     let part = LivePart { stream: stream("a"), from, to, events };
@@ -173,6 +202,31 @@ fn a_scan_leaves_to_the_feed_what_is_named_behind_its_beginning() {
     push(&mut ring, live(0, 24, 7, 7, true));
     reader.take_live(&ring).unwrap();
     assert_eq!(reader.wants(&ring), FeedWants::Feed(ShardId(0), 23), "one is missing in between");
+}
+
+#[test]
+fn what_is_gone_of_a_stream_without_wanted_events_ends_no_reader() {
+    let ring = Ring::default();
+    let token = Token { scope: 0, incarnation: 1, place: Place::Feed { pos: vec![20], part: None } };
+    let node = Selector::Node("n".into());
+    let begin = || {
+        let mut reader = FeedReader::resume(Tenant::unnamed(), node.clone(), &token, 1, Rules::default());
+        reader.wants(&ring);
+        reader.take_ends(vec![21]);
+        assert_eq!(reader.wants(&ring), FeedWants::Feed(ShardId(0), 21));
+        reader.take_feed(Some(feed_slice(21, 3, 5, 4))).unwrap();
+        assert_eq!(reader.wants(&ring), FeedWants::Selected(stream("a"), node.clone()));
+        reader
+    };
+    assert_eq!(begin().take_selected(true), Err(Restart::Expired), "it had some, and what went may have been of them");
+    let mut reader = begin();
+    reader.take_selected(false).unwrap();
+    assert_eq!(reader.wants(&ring), FeedWants::Feed(ShardId(0), 21));
+    reader.take_feed(Some(feed_slice(21, 3, 5, 4))).unwrap();
+    assert_eq!(
+        (drain(&mut reader).len(), reader.token().unwrap().place),
+        (0, Place::Feed { pos: vec![21], part: None })
+    );
 }
 
 #[test]

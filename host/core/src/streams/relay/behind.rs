@@ -4,6 +4,7 @@
 //! holds it where it was until what was named is settled in its checkpoint, also when nothing of it is in memory.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::streams::name::StreamKey;
 
@@ -56,6 +57,18 @@ impl Work {
         self.streams.iter().map(|(stream, behind)| (stream, *behind))
     }
 
+    /// All of them, those behind a stream first.
+    pub fn behind(&self, stream: Option<&StreamKey>) -> impl Iterator<Item = (&StreamKey, Behind)> {
+        let (after, upto) = match stream {
+            Some(stream) => (Bound::Excluded(stream), Some((Bound::Unbounded, Bound::Included(stream)))),
+            None => (Bound::Unbounded, None),
+        };
+        let streams = &self.streams;
+        let later = streams.range::<StreamKey, _>((after, Bound::Unbounded));
+        let earlier = upto.into_iter().flat_map(move |upto| streams.range::<StreamKey, _>(upto));
+        later.chain(earlier).map(|(stream, behind)| (stream, *behind))
+    }
+
     /// All that was named is settled, and that is durable.
     pub fn caught_up(&mut self, stream: &StreamKey) {
         self.streams.remove(stream);
@@ -82,5 +95,20 @@ mod tests {
         assert_eq!(work.get(&stream), Some(Behind { since: 8, named_to: 5 }));
         work.caught_up(&stream);
         assert_eq!((work.get(&stream), work.len()), (None, 0));
+    }
+
+    #[test]
+    fn streams_are_gone_through_from_where_the_last_look_ended() {
+        let mut work = Work::default();
+        for name in ["a", "b", "c"] {
+            work.named(&stream(name), 1, 1);
+        }
+        let from = |behind: Option<&StreamKey>| {
+            work.behind(behind).map(|(stream, _)| stream.name.as_str().to_owned()).collect::<String>()
+        };
+        assert_eq!(
+            (from(None), from(Some(&stream("a"))), from(Some(&stream("c")))),
+            ("abc".into(), "bca".into(), "abc".into())
+        );
     }
 }

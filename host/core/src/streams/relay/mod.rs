@@ -32,6 +32,8 @@ struct Written {
     checkpoint: Checkpoint,
     took: BTreeSet<u64>,
     overtaken: usize,
+    /// Number of the seek that it is.
+    seek: Option<u64>,
 }
 
 /// What a commit writes of relays.
@@ -77,6 +79,9 @@ impl Relays {
         for relay in &self.list {
             let (written, mark) = relay.draft(beat, record, writes);
             record.marks.insert(relay.name().clone(), mark);
+            if relay.start() > 0 {
+                record.starts.insert(relay.name().clone(), relay.start());
+            }
             flight.of.push((relay.name().clone(), written));
         }
         flight

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Written;
 use super::behind::Work;
 use super::window::{OrderBy, Overtaken, RelayOutcome, RelaySend, Window};
-use crate::ids::RelayName;
+use crate::ids::{RelayName, Tenant};
 use crate::port::stream_store::{RelayPage, RelaySlice, StreamSlice};
 use crate::streams::limits;
 use crate::streams::name::{StreamKey, StreamPattern};
@@ -19,6 +19,8 @@ pub struct RelaySettings {
     /// Streams that it takes, of every tenant.
     pub streams: StreamPattern,
     pub order_by: OrderBy,
+    /// Where it never ran, it begins with what is appended from then on.
+    pub from_latest: bool,
     /// Retention and compaction wait for it.
     pub holds: bool,
     /// Most events in flight, in this shard.
@@ -37,6 +39,7 @@ impl RelaySettings {
             name,
             streams,
             order_by: OrderBy::default(),
+            from_latest: false,
             holds: true,
             in_flight_max: limits::RELAY_INFLIGHT_DEFAULT,
             window_events: limits::RELAY_WINDOW_EVENTS,
@@ -69,10 +72,14 @@ pub enum FeedTaken {
 pub struct Relay {
     settings: RelaySettings,
     place: Place,
+    /// Events that the feed names up to here are left out, but in streams where an operator has sought.
+    start: u64,
     work: Work,
     windows: BTreeMap<StreamKey, Window>,
     /// The stream that was served last: they take turns.
     served: Option<StreamKey>,
+    /// The stream that was read last: those behind it are read next, so that none waits for as long as others have something new.
+    read: Option<StreamKey>,
     /// Events that retention took before it had them.
     overtaken: u64,
 }
@@ -80,13 +87,18 @@ pub struct Relay {
 impl Relay {
     /// A relay at a shard's new owner: it begins at its mark.
     pub fn new(settings: RelaySettings, record: &StreamShardRecord) -> Self {
-        let mark = record.marks.get(&settings.name).copied().unwrap_or(0);
+        let mark = record.marks.get(&settings.name).copied();
+        // One that ran before has what it began with, also where that was the earliest.
+        let begins_now = settings.from_latest && mark.is_none();
+        let start = record.starts.get(&settings.name).copied().or_else(|| begins_now.then_some(record.pos));
         Self {
             settings,
-            place: Place::Feed(mark),
+            place: Place::Feed(mark.unwrap_or(0)),
+            start: start.unwrap_or(0),
             work: Work::default(),
             windows: BTreeMap::new(),
             served: None,
+            read: None,
             overtaken: 0,
         }
     }
@@ -103,6 +115,11 @@ impl Relay {
         self.settings.streams.matches(&stream.name)
     }
 
+    /// Behind which feed record it began; 0 = with the earliest events.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Events that retention took before it had them, as far as this owner noticed.
     pub fn overtaken(&self) -> u64 {
         self.overtaken
@@ -111,6 +128,11 @@ impl Relay {
     /// Streams that may have unsettled events.
     pub fn streams_behind(&self) -> usize {
         self.work.len()
+    }
+
+    /// The tenants of those, each as often as it has such streams.
+    pub fn tenants_behind(&self) -> impl Iterator<Item = &Tenant> {
+        self.work.iter().map(|(stream, _)| &stream.tenant)
     }
 
     pub fn in_flight(&self) -> usize {
@@ -168,36 +190,53 @@ impl Relay {
         }
     }
 
-    /// Streams to read, with the number to read after: at most `count`.
-    pub fn windows_wanted(&self, count: usize) -> Vec<(StreamKey, u64)> {
-        let (mut wanted, mut bytes) =
-            (Vec::new(), self.windows.values().map(|window| window.weight().1).sum::<usize>());
-        for (stream, behind) in self.work.iter() {
-            if wanted.len() >= count {
+    /// Streams to read, with the number to read after: at most `count`, but for those that `is_left` says to leave for now. They are read as
+    /// far as there is room for all of them together: with nothing in memory there is always room for one.
+    pub fn windows_wanted(&self, count: usize, is_left: impl Fn(&StreamKey) -> bool) -> Vec<(StreamKey, u64)> {
+        let mut bytes = self.windows.values().map(|window| window.weight().1).sum::<usize>();
+        let mut wanted = Vec::new();
+        for (stream, behind) in self.work.behind(self.read.as_ref()) {
+            let window = self.windows.get(stream);
+            // What is in memory of a stream mustn't keep the others out: it has more only while half of the room is free.
+            let is_loaded = window.is_some_and(|window| window.weight().1 > 0);
+            let room = if is_loaded { self.settings.window_bytes / 2 } else { self.settings.window_bytes };
+            let after = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
+            if wanted.len() >= count || (after > self.settings.window_bytes && bytes > 0) {
                 break;
             }
-            let window = self.windows.get(stream);
-            let (events, own_bytes) = window.map_or((0, 0), Window::weight);
-            let covered = window.map_or(0, Window::covered);
-            let is_unread = window.is_none_or(Window::is_fresh) || covered < behind.named_to;
-            let is_seeking = window.is_some_and(|window| window.seek().is_some());
-            let has_room =
-                events < self.settings.window_events && (bytes < self.settings.window_bytes || own_bytes == 0);
-            if is_unread && has_room && !is_seeking {
-                wanted.push((stream.clone(), covered));
-                bytes = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
+            if (after <= room || bytes == 0)
+                && let Some(from) = self.wanted_from(window, behind.named_to)
+                && !is_left(stream)
+            {
+                wanted.push((stream.clone(), from));
+                bytes = after;
             }
         }
         wanted
     }
 
+    /// Whether a stream is still to be read after this number, as it was before it was read: the look brought nothing.
+    pub fn still_wants(&self, stream: &StreamKey, after: u64) -> bool {
+        let named_to = self.work.get(stream).map(|behind| behind.named_to);
+        named_to.is_some_and(|named_to| self.wanted_from(self.windows.get(stream), named_to) == Some(after))
+    }
+
+    /// After which number a stream is to be read, as far as it alone is concerned; none = not now.
+    fn wanted_from(&self, window: Option<&Window>, named_to: u64) -> Option<u64> {
+        let Some(window) = window else { return Some(0) };
+        let is_unread = window.is_fresh() || window.covered() < named_to;
+        let has_room = window.weight().0 < self.settings.window_events;
+        (is_unread && has_room && !window.is_seeking()).then(|| window.covered())
+    }
+
     /// Takes what was read of a stream. Answers what retention took before the relay had it.
     pub fn take_window(&mut self, stream: &StreamKey, read: &RelaySlice) -> Option<Overtaken> {
+        self.read = Some(stream.clone());
         let window = self.windows.entry(stream.clone()).or_insert_with(|| Window::new(read.checkpoint.clone()));
-        if window.seek().is_some() {
+        if window.is_seeking() {
             return None;
         }
-        let overtaken = window.load(read, self.settings.order_by, self.settings.rules);
+        let overtaken = window.load(read, self.settings.order_by, self.start, self.settings.rules);
         self.overtaken += overtaken.map_or(0, |range| range.to - range.from + 1);
         self.work.reaches(stream, read.slice.rest.named_to(&read.slice.head));
         self.note_unsettled(stream);
@@ -260,7 +299,7 @@ impl Relay {
     }
 
     pub(super) fn is_seeking(&self, stream: &StreamKey) -> bool {
-        self.windows.get(stream).is_some_and(|window| window.seek().is_some())
+        self.windows.get(stream).is_some_and(Window::is_seeking)
     }
 
     /// Writes checkpoints, dead letters and ranges that were overtaken; answers how far the mark goes.
@@ -277,7 +316,7 @@ impl Relay {
         };
         for (stream, window) in &self.windows {
             let Some(next) = window.draft(stream, beat, self.settings.rules) else { continue };
-            if window.seek().is_some() {
+            if window.is_seeking() {
                 // Where the feed names what comes after it is known when it was read.
                 mark = 0;
             } else {

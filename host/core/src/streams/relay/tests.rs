@@ -10,6 +10,7 @@ use crate::streams::envelope;
 use crate::streams::event::Event;
 use crate::streams::event::tests::event;
 use crate::streams::fixtures::stream;
+use crate::streams::limits::UPKEEP_BYTES_MAX;
 use crate::streams::name::StreamPattern;
 use crate::streams::records::{FeedPart, FeedRecord, Refusal, StreamDead, StreamHead, StreamRest};
 use crate::time::{Monotonic, UnixMillis};
@@ -45,7 +46,7 @@ fn relay(read: &RelaySlice) -> Relays {
     let last = read.slice.head.last;
     assert_eq!(relay.feed_wanted(&record(last)), Some(0));
     relay.take_feed(&(1..=last).map(named).collect::<Vec<_>>(), &record(last));
-    assert_eq!(relay.windows_wanted(9), [(stream("a"), 0)]);
+    assert_eq!(relay.windows_wanted(9, |_| false), [(stream("a"), 0)]);
     relay.take_window(&stream("a"), read);
     Relays::new(vec![relay])
 }
@@ -147,7 +148,7 @@ fn a_stream_that_wasnt_read_holds_the_mark() {
     sent(&mut relays);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
     assert_eq!(commit(&mut relays), (Some((1, vec![])), 1));
-    assert_eq!(one(&mut relays).windows_wanted(9), [(stream("b"), 0)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("b"), 0)]);
 }
 
 #[test]
@@ -175,10 +176,39 @@ fn a_seek_waits_for_what_is_in_flight_and_later_words_for_it_are_dropped() {
     assert_eq!(generation, Some((1, 0)));
     relays.applied(flight);
     assert!(!one(&mut relays).answer(&stream("a"), 3, 0, RelayOutcome::Acknowledged));
-    assert_eq!(one(&mut relays).windows_wanted(9), [(stream("a"), 0)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("a"), 0)]);
     let sought = RelaySlice { checkpoint: Checkpoint { generation: 1, ..Checkpoint::default() }, ..read };
     one(&mut relays).take_window(&stream("a"), &sought);
     assert_eq!(sent(&mut relays), [1, 2, 3]);
+}
+
+#[test]
+fn a_seek_that_comes_while_anothers_commit_is_out_follows_it() {
+    let read = stored(1, "abc");
+    let mut relays = relay(&read);
+    let place = |relays: &Relays| {
+        let (flight, writes, ..) = drafted(relays);
+        let place = writes.iter().find_map(|write| match write {
+            StreamWrite::PutCheckpoint { checkpoint, .. } => Some((checkpoint.upto, checkpoint.generation)),
+            _ => None,
+        });
+        (flight, place)
+    };
+    one(&mut relays).seek(&stream("a"), &Checkpoint::default(), 2);
+    one(&mut relays).seek_look(&stream("a"), &read.slice, 9);
+    let (flight, first) = place(&relays);
+    assert_eq!(first, Some((2, 1)));
+    one(&mut relays).seek(&stream("a"), &Checkpoint::default(), 1);
+    one(&mut relays).seek_look(&stream("a"), &read.slice, 9);
+    relays.applied(flight);
+    assert!(relays.is_seeking(&stream("a")), "it isn't done with the first one");
+    assert_eq!(place(&relays).1, None, "what is kept was read before that was in");
+    assert_eq!(one(&mut relays).seeks_wanted(), [stream("a")]);
+    one(&mut relays).seek_look(&stream("a"), &read.slice, 9);
+    let (flight, second) = place(&relays);
+    assert_eq!(second, Some((1, 2)));
+    relays.applied(flight);
+    assert!(!relays.is_seeking(&stream("a")));
 }
 
 #[test]
@@ -197,6 +227,78 @@ fn who_finds_the_feed_trimmed_goes_through_all_streams_while_the_mark_stays() {
     assert_eq!(relay.streams_wanted(), Some(Some(&stream("b"))));
     relay.take_streams(&RelayPage::default(), &record(6));
     assert_eq!((relay.streams_wanted(), relay.feed_wanted(&record(6))), (None, None));
-    assert_eq!(relay.windows_wanted(9), [(stream("a"), 0)]);
+    assert_eq!(relay.windows_wanted(9, |_| false), [(stream("a"), 0)]);
     assert_eq!(drafted(&Relays::new(vec![relay])).3, 0);
+}
+
+#[test]
+fn windows_have_no_more_in_memory_than_their_room_and_streams_take_turns() {
+    let begin = |window_bytes| {
+        let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+        let mut relay = Relay::new(RelaySettings { window_bytes, ..settings }, &record(0));
+        let of =
+            |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+        relay.take_feed(&[of("a", 1), of("b", 2), of("c", 3)], &record(3));
+        relay
+    };
+    let wanted = |relay: &Relay| {
+        let wanted = relay.windows_wanted(9, |_| false).into_iter();
+        wanted.map(|(stream, after)| (stream.name.as_str().to_owned(), after)).collect::<Vec<_>>()
+    };
+    let mut relay = begin(UPKEEP_BYTES_MAX);
+    assert_eq!(wanted(&relay), [("a".to_owned(), 0)]);
+    relay.take_window(&stream("a"), &stored(1, "aa"));
+    assert!(wanted(&relay).is_empty(), "a stream without a window waits for its room, too");
+    let mut relays = Relays::new(vec![relay]);
+    for seq in [1, 2] {
+        assert_eq!(sent(&mut relays), [seq]);
+        answer(&mut relays, seq, RelayOutcome::Acknowledged);
+    }
+    commit(&mut relays);
+    assert_eq!(wanted(&*one(&mut relays)), [("b".to_owned(), 0)], "what was sent makes room");
+
+    let mut relay = begin(6 * UPKEEP_BYTES_MAX);
+    relay.take_window(&stream("a"), &stored(1, "a"));
+    assert!(!relay.still_wants(&stream("a"), 0) && relay.still_wants(&stream("a"), 1));
+    let turns = [("b".to_owned(), 0), ("c".to_owned(), 0)];
+    assert_eq!(wanted(&relay), turns, "the last one has more only while half of the room is free");
+    let left = relay.windows_wanted(9, |of| *of == stream("b"));
+    assert_eq!(left, [(stream("c"), 0), (stream("a"), 1)]);
+}
+
+#[test]
+fn one_that_begins_with_the_latest_leaves_out_what_was_there_and_a_seek_goes_before_that() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let settings = RelaySettings { from_latest: true, ..settings };
+    let read = stored(1, "abc");
+    let begin = |shard: &StreamShardRecord| {
+        let mut relay = Relay::new(settings.clone(), shard);
+        relay.take_feed(&(1..=3).map(named).collect::<Vec<_>>(), &StreamShardRecord { pos: 3, ..shard.clone() });
+        assert_eq!(relay.take_window(&stream("a"), &read), None);
+        Relays::new(vec![relay])
+    };
+    let mut relays = begin(&record(2));
+    assert_eq!(sent(&mut relays), [3]);
+    let mut shard = record(3);
+    let flight = relays.draft(&mut Vec::new(), &mut shard);
+    relays.applied(flight);
+    assert_eq!(shard.starts[&RelayName::new("out").unwrap()], 2, "the next owner begins there, too");
+    assert_eq!(sent(&mut begin(&shard)), [3]);
+    one(&mut relays).answer(&stream("a"), 3, 0, RelayOutcome::Acknowledged);
+    assert_eq!(commit(&mut relays).0, Some((3, vec![])), "what is left out needn't be kept for it");
+    let ran = StreamShardRecord { marks: [(settings.name.clone(), 0)].into(), ..record(2) };
+    assert_eq!(sent(&mut begin(&ran)), [1, 2, 3], "it ran before it was to begin with the latest");
+
+    let sought = RelaySlice { checkpoint: Checkpoint { generation: 1, ..Checkpoint::default() }, ..read.clone() };
+    let mut relay = Relay::new(settings.clone(), &record(2));
+    relay.take_feed(&(1..=3).map(named).collect::<Vec<_>>(), &record(3));
+    relay.take_window(&stream("a"), &sought);
+    assert_eq!(sent(&mut Relays::new(vec![relay])), [1, 2, 3]);
+
+    let mut trimmed = stored(3, "c");
+    trimmed.slice.rest.gone = 2;
+    let mut relay = Relay::new(settings.clone(), &record(2));
+    assert_eq!(relay.take_window(&stream("a"), &trimmed), None, "what went was before its start");
+    let mut relay = Relay::new(settings.clone(), &record(1));
+    assert!(relay.take_window(&stream("a"), &trimmed).is_some());
 }

@@ -74,9 +74,19 @@ pub(super) struct Window {
     refused: BTreeMap<u64, Refusal>,
     in_flight: BTreeSet<u64>,
     again: BTreeMap<u64, Monotonic>,
-    seek: Option<u64>,
+    seek: Option<Seek>,
+    /// Number of the last seek.
+    seeks: u64,
+}
+
+/// An operator wants it to go on elsewhere.
+#[derive(Clone, Copy, Debug)]
+struct Seek {
+    upto: u64,
+    /// Tells it from one that comes while its commit is out.
+    number: u64,
     /// The first number that was kept, read behind the shard's beat of then.
-    seek_first: Option<(u64, u64)>,
+    first: Option<(u64, u64)>,
 }
 
 impl Window {
@@ -93,7 +103,7 @@ impl Window {
             in_flight: BTreeSet::new(),
             again: BTreeMap::new(),
             seek: None,
-            seek_first: None,
+            seeks: 0,
         }
     }
 
@@ -122,8 +132,8 @@ impl Window {
         (self.events.len(), self.bytes)
     }
 
-    pub fn seek(&self) -> Option<u64> {
-        self.seek
+    pub fn is_seeking(&self) -> bool {
+        self.seek.is_some()
     }
 
     /// Nothing of it is under way or unrecorded.
@@ -140,11 +150,13 @@ impl Window {
         self.checkpoint.covers(seq) || self.acknowledged.contains(&seq) || self.refused.contains_key(&seq)
     }
 
-    /// Takes what was read after [`Self::covered`]. What the feed hasn't named waits until it is.
-    pub fn load(&mut self, read: &RelaySlice, by: OrderBy, rules: Rules) -> Option<Overtaken> {
+    /// Takes what was read after [`Self::covered`]. What the feed hasn't named waits until it is; what it named up to `start` is left out,
+    /// unless an operator has sought here.
+    pub fn load(&mut self, read: &RelaySlice, by: OrderBy, start: u64, rules: Rules) -> Option<Overtaken> {
         self.is_fresh = false;
+        let start = if self.checkpoint.generation == 0 { start } else { 0 };
         let slice = &read.slice;
-        let overtaken = self.overtake(slice, rules);
+        let overtaken = self.overtake(slice, start, rules);
         for stored in &slice.chunks {
             // An unreadable chunk holds the stream until somebody repairs it.
             let Ok(chunk) = &stored.chunk else { break };
@@ -156,7 +168,7 @@ impl Window {
                 break;
             }
             for event in chunk.events.iter().filter(|event| event.seq > self.covered) {
-                if self.is_settled(event.seq) {
+                if self.is_settled(event.seq) || event.pos <= start {
                     continue;
                 }
                 let key = key_of(&event.packed, by);
@@ -170,13 +182,17 @@ impl Window {
     }
 
     /// Retention took what wasn't read yet. What is in memory is sent all the same.
-    fn overtake(&mut self, slice: &StreamSlice, rules: Rules) -> Option<Overtaken> {
+    fn overtake(&mut self, slice: &StreamSlice, start: u64, rules: Rules) -> Option<Overtaken> {
         let first = slice.rest.first;
         if first <= self.covered + 1 || !rules.kept(Rule::NotOverTrimmed) {
             return None;
         }
         let overtaken = Overtaken { from: self.covered + 1, to: first - 1 };
         self.covered = overtaken.to;
+        // Nothing that went was behind its start.
+        if start > 0 && slice.rest.gone <= start {
+            return None;
+        }
         self.overtaken.push(overtaken);
         Some(overtaken)
     }
@@ -256,7 +272,8 @@ impl Window {
 
     /// An operator wants it to go on after `upto`.
     pub fn seek_to(&mut self, upto: u64) {
-        (self.seek, self.seek_first) = (Some(upto), None);
+        self.seeks += 1;
+        self.seek = Some(Seek { upto, number: self.seeks, first: None });
     }
 
     /// A seek waits for a look at what is kept.
@@ -266,18 +283,20 @@ impl Window {
 
     /// What is kept, read behind this beat.
     pub fn seek_look(&mut self, slice: &StreamSlice, beat: u64) {
-        self.seek_first = Some((slice.rest.first, beat));
+        if let Some(seek) = &mut self.seek {
+            seek.first = Some((slice.rest.first, beat));
+        }
     }
 
     /// The next checkpoint; none = as it is. `beat` is the shard's as last committed.
     pub fn draft(&self, stream: &StreamKey, beat: u64, rules: Rules) -> Option<Written> {
-        if let Some(upto) = self.seek {
-            let (first, read_at) = self.seek_first?;
+        if let Some(seek) = self.seek {
+            let (first, read_at) = seek.first?;
             let may = self.in_flight.is_empty() || !rules.kept(Rule::SeekWaits);
             if !may || read_at != beat {
                 return None;
             }
-            let upto = upto.max(first.saturating_sub(1));
+            let upto = seek.upto.max(first.saturating_sub(1));
             let checkpoint = Checkpoint { upto, done: BTreeSet::new(), generation: self.checkpoint.generation + 1 };
             return Some(self.written(stream, checkpoint, BTreeSet::new()));
         }
@@ -292,7 +311,8 @@ impl Window {
     }
 
     fn written(&self, stream: &StreamKey, checkpoint: Checkpoint, took: BTreeSet<u64>) -> Written {
-        Written { stream: stream.clone(), checkpoint, took, overtaken: self.overtaken.len() }
+        let seek = self.seek.map(|seek| seek.number);
+        Written { stream: stream.clone(), checkpoint, took, overtaken: self.overtaken.len(), seek }
     }
 
     /// Refusals whose dead letters a checkpoint goes with.
@@ -314,7 +334,10 @@ impl Window {
     pub fn applied(&mut self, written: Written, rules: Rules) {
         if written.checkpoint.generation != self.checkpoint.generation {
             let in_flight = std::mem::take(&mut self.in_flight);
-            *self = Self::new(written.checkpoint);
+            // One that came meanwhile looks at what is kept anew.
+            let later = self.seek.filter(|seek| written.seek != Some(seek.number));
+            let seek = later.map(|seek| Seek { first: None, ..seek });
+            *self = Self { seek, seeks: self.seeks, ..Self::new(written.checkpoint) };
             if !rules.kept(Rule::SeekWaits) {
                 self.in_flight = in_flight;
             }

@@ -56,29 +56,60 @@ pub fn compact(
     Some(Act::of(view, writes, gone))
 }
 
-type Resource = (String, String);
+/// A resource: its type and its id.
+pub type Resource = (String, String);
 
-/// The number of each resource's latest event, of all that a pass has seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The number of each resource's latest event, of all that a pass has seen. It holds no more than a bound: where a stream has more resources,
+/// the pass is about the first of them in the order of their names, and the next one about those behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latest {
     of: BTreeMap<Resource, u64>,
     upto: u64,
+    count_max: usize,
+    /// Resources up to this one aren't looked at.
+    behind: Option<Resource>,
+    /// The last one that is; none = there is none behind it.
+    end: Option<Resource>,
 }
 
 impl Latest {
+    /// A pass that is about resources behind this one, so many at most.
+    pub fn behind(behind: Option<Resource>, count_max: usize) -> Self {
+        Self { of: BTreeMap::new(), upto: 0, count_max: count_max.max(1), behind, end: None }
+    }
+
     /// The next chunk of the stream, in order.
     pub fn see(&mut self, chunk: &Chunk) {
         self.upto = chunk.last;
         for event in &chunk.events {
-            if let Some((resource, _)) = resource(event) {
-                self.of.insert(resource, event.seq);
+            let Some((resource, _)) = resource(event) else { continue };
+            if !self.takes(&resource) {
+                continue;
+            }
+            self.of.insert(resource, event.seq);
+            if self.of.len() > self.count_max {
+                self.narrow();
             }
         }
     }
 
-    /// Resources that it holds: who runs a pass ends it before there are too many.
-    pub fn len(&self) -> usize {
-        self.of.len()
+    /// Half of them is left for the next pass: what stays is all that was seen of a smaller range.
+    fn narrow(&mut self) {
+        if let Some(left) = self.of.keys().nth(self.of.len() / 2).cloned() {
+            drop(self.of.split_off(&left));
+        }
+        self.end = self.of.keys().next_back().cloned();
+    }
+
+    /// Whether a resource is in the range that the pass is about.
+    fn takes(&self, resource: &Resource) -> bool {
+        self.behind.as_ref().is_none_or(|behind| resource > behind)
+            && self.end.as_ref().is_none_or(|end| resource <= end)
+    }
+
+    /// Behind which resource the next pass goes on; none = this one was the last.
+    pub fn end(&self) -> Option<&Resource> {
+        self.end.as_ref()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -110,6 +141,10 @@ impl Pass<'_> {
                 kept.push(event.clone());
                 continue;
             };
+            if !self.latest.takes(&resource) {
+                kept.push(event.clone());
+                continue;
+            }
             if self.latest.of.get(&resource) != Some(&event.seq) {
                 continue;
             }
@@ -138,7 +173,7 @@ mod tests {
 
     fn compacted(view: &UpkeepView, keep: Option<u64>, end: u64) -> Option<Left> {
         let compaction = Compaction { tombstone_keep: keep.map(Duration::from_millis) };
-        let mut latest = Latest::default();
+        let mut latest = Latest::behind(None, usize::MAX);
         view.chunks.iter().filter(|chunk| chunk.last <= end).for_each(|chunk| latest.see(chunk));
         let act = compact(view, &latest, &compaction, UnixMillis(100_000), Rules::default())?;
         Some(after(view, &act))
@@ -168,6 +203,45 @@ mod tests {
         assert_eq!((left[0].clone(), rest.purged), ((0, 3, vec![2, 3]), 0));
         let (left, rest) = compacted(&view, Some(97_000), 3).unwrap();
         assert_eq!((left[0].clone(), rest.purged), ((0, 3, vec![3]), 2));
+    }
+
+    #[test]
+    fn more_resources_than_a_pass_may_hold_are_compacted_range_by_range() {
+        let mut view = view(&[&["d", "b", "c"], &["a", "e", "b"], &["d", "A", "e"], &["c", "f"]]);
+        let once = compacted(&view, Some(0), 11).unwrap();
+        let compaction = Compaction { tombstone_keep: Some(Duration::ZERO) };
+        let (mut behind, mut passes) = (None, 0);
+        loop {
+            let mut latest = Latest::behind(behind, 2);
+            for chunk in &view.chunks {
+                latest.see(chunk);
+                assert!(latest.of.len() <= 2, "{latest:?}");
+            }
+            passes += 1;
+            if let Some(act) = compact(&view, &latest, &compaction, UnixMillis(100_000), Rules::default()) {
+                for write in &act.writes {
+                    match write {
+                        StreamWrite::PutChunk { key, chunk, .. } => {
+                            view.chunks
+                                .iter_mut()
+                                .filter(|old| old.last == *key)
+                                .for_each(|old| *old = Arc::clone(chunk));
+                        }
+                        StreamWrite::DeleteChunk { key, .. } => view.chunks.retain(|old| old.last != *key),
+                        _ => {}
+                    }
+                }
+                view.rest = act.rest().unwrap_or(view.rest);
+            }
+            behind = latest.end().cloned();
+            if behind.is_none() {
+                break;
+            }
+        }
+        let seqs = |chunk: &Arc<Chunk>| chunk.events.iter().map(|event| event.seq).collect();
+        let left: Vec<_> = view.chunks.iter().map(|chunk| (chunk.from, chunk.last, seqs(chunk))).collect();
+        assert_eq!((left, view.rest), once);
+        assert!(passes > 2, "{passes}");
     }
 
     #[test]

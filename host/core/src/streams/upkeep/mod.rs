@@ -16,7 +16,7 @@ mod trim;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use compact::{Latest, compact};
+pub use compact::{Latest, Resource, compact};
 pub use merge::{MergeSettings, merge};
 pub use trim::trim;
 

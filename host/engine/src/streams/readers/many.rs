@@ -143,6 +143,7 @@ fn step_of(wants: FeedWants) -> Option<Step> {
         FeedWants::Ends => Step::Read(Ask::Ends),
         FeedWants::Scan(query) => Step::Read(Ask::Scan(query)),
         FeedWants::Feed(shard, pos) => Step::Read(Ask::Feed(shard, pos)),
+        FeedWants::Selected(stream, selector) => Step::Read(Ask::Selected(stream, selector)),
         FeedWants::Live => return None,
     })
 }
@@ -155,6 +156,7 @@ fn take(reader: &mut FeedReader, answer: Answer) -> Result<(), SubscriptionEnd> 
         }
         Answer::Scan(found) => reader.take_scan(found).map_err(ended),
         Answer::Feed(found) => reader.take_feed(found).map_err(ended),
+        Answer::Selected(is_selected) => reader.take_selected(is_selected).map_err(ended),
         Answer::Slice { .. } => Ok(()),
     }
 }

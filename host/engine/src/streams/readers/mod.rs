@@ -24,7 +24,7 @@ use waybill_core::port::service::streams::{EventPiece, StreamError, Subscription
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{FeedSlice, ScanQuery, StreamSlice};
 use waybill_core::streams::name::{StreamKey, StreamName};
-use waybill_core::streams::reading::Restart;
+use waybill_core::streams::reading::{Restart, Selector};
 
 use super::Shared;
 use many::Many;
@@ -53,6 +53,8 @@ enum Ask {
     Ends,
     Scan(ScanQuery),
     Feed(ShardId, u64),
+    /// Whether a stream ever had an event that this selects.
+    Selected(StreamKey, Selector),
 }
 
 /// What the store said.
@@ -61,6 +63,7 @@ enum Answer {
     Ends(Vec<u64>),
     Scan(Option<(StreamName, StreamSlice)>),
     Feed(Option<FeedSlice>),
+    Selected(bool),
 }
 
 /// What a reader does next.
@@ -79,7 +82,7 @@ impl Ask {
             Self::Slice { bytes_max, .. } => *bytes_max,
             Self::Scan(query) => query.bytes_max,
             Self::Feed(..) => waybill_core::streams::limits::REPLAY_BYTES_MAX,
-            Self::Ends => 0,
+            Self::Ends | Self::Selected(..) => 0,
         }
     }
 
@@ -92,6 +95,7 @@ impl Ask {
             Self::Ends => Answer::Ends(store.feed_ends(shared.shards()).await?),
             Self::Scan(query) => Answer::Scan(store.scan_streams(query).await?),
             Self::Feed(shard, pos) => Answer::Feed(store.feed_slice(*shard, *pos).await?),
+            Self::Selected(stream, selector) => Answer::Selected(store.is_selected(stream, selector).await?),
         })
     }
 }

@@ -1,8 +1,11 @@
 //! The bound of all pages of replay, and the watch over readers who take nothing.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,7 +17,8 @@ use waybill_core::port::service::streams::SubscriptionEnd;
 use waybill_core::streams::settings::EventsSettings;
 
 use super::super::Shared;
-use super::Reader;
+use super::super::meter::StreamMeter;
+use super::{Answer, Reader};
 
 /// Pages are counted in these, so that a bound of many gigabytes fits.
 const UNIT: usize = 1024;
@@ -23,20 +27,72 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often readers are looked at.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
+/// A reader's turn to have a page: who hangs up and comes back at once, as one does who says something to its peer in between, keeps it.
+#[derive(Default)]
+struct Turn(Option<Asked>);
+
+struct Asked {
+    bytes: usize,
+    place: Asking,
+}
+
+enum Asking {
+    /// It waits in the queue also while nobody asks.
+    Waits(Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>),
+    Has(Option<OwnedSemaphorePermit>),
+}
+
+impl Turn {
+    /// Whether it has a place for a page of so many bytes. Nothing needs none, and leaves the turn as it is.
+    fn poll(&mut self, readers: &Readers, meter: &StreamMeter, bytes: usize, context: &mut Context<'_>) -> Poll<()> {
+        if bytes == 0 {
+            return Poll::Ready(());
+        }
+        // A page of another size waits anew.
+        let asked = match &mut self.0 {
+            Some(asked) if asked.bytes == bytes => asked,
+            other => other.insert(Asked { bytes, place: readers.ask(bytes, meter) }),
+        };
+        if let Asking::Waits(place) = &mut asked.place {
+            asked.place = Asking::Has(ready!(place.as_mut().poll(context)));
+        }
+        Poll::Ready(())
+    }
+
+    /// The place that it has, for the page that was read.
+    fn taken(&mut self) -> Option<OwnedSemaphorePermit> {
+        match self.0.take()?.place {
+            Asking::Has(place) => place,
+            Asking::Waits(_) => None,
+        }
+    }
+}
+
 /// A reader with what it holds.
 pub(super) struct Held {
     pub reader: Reader,
     /// The place of the page that it hands on.
     pub page: Option<OwnedSemaphorePermit>,
+    turn: Turn,
     pub end: Option<SubscriptionEnd>,
 }
 
 impl Held {
-    /// The page is handed on, or given back.
+    /// Nobody takes it: the page is given back, and so is the turn to have one.
     fn drop_page(&mut self) {
+        self.turn = Turn::default();
         if self.page.take().is_some() {
             self.reader.drop_page();
         }
+    }
+
+    /// Takes what was read, with its place.
+    pub fn take(&mut self, answer: Answer, bytes: usize) -> Result<(), SubscriptionEnd> {
+        if bytes > 0 {
+            self.page = self.turn.taken();
+        }
+        let taken = self.reader.take(answer);
+        taken.inspect_err(|end| self.end = Some(end.clone()))
     }
 }
 
@@ -50,6 +106,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    /// Waits for a place for a page of so many bytes.
+    pub async fn place(&self, shared: &Shared, bytes: usize) {
+        poll_fn(|context| self.held.lock().turn.poll(&shared.readers, &shared.meter, bytes, context)).await;
+    }
+
     /// Somebody waits from now on, until what is answered is dropped.
     pub fn wait(&self) -> Waiting<'_> {
         self.is_waiting.store(true, Ordering::Release);
@@ -90,14 +151,17 @@ impl Readers {
         (self.units as usize).saturating_sub(self.places.available_permits()) * UNIT
     }
 
-    /// A place for a page of so many bytes; waits until there is one.
-    pub(super) async fn place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        if bytes == 0 {
-            return None;
-        }
+    /// Asks for a place for a page of so many bytes.
+    fn ask(&self, bytes: usize, meter: &StreamMeter) -> Asking {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        let free = Arc::clone(&self.places).try_acquire_many_owned(units).ok();
+        meter.page(free.is_none());
+        if free.is_some() {
+            return Asking::Has(free);
+        }
+        let places = Arc::clone(&self.places);
         // Nobody closes it.
-        Arc::clone(&self.places).acquire_many_owned(units).await.ok()
+        Asking::Waits(Box::pin(async move { places.acquire_many_owned(units).await.ok() }))
     }
 
     /// Takes a reader in, if there is room for another one.
@@ -108,7 +172,7 @@ impl Readers {
         }
         watched.0 += 1;
         let id = watched.0;
-        let held = Held { reader, page: None, end: None };
+        let held = Held { reader, page: None, turn: Turn::default(), end: None };
         let one = Arc::new(Watched {
             held: Mutex::new(held),
             taken_at: Mutex::new(Instant::now()),
@@ -147,6 +211,10 @@ pub(in crate::streams) async fn sweep(shared: Arc<Shared>) {
                 continue;
             }
             let mut held = watched.held.lock();
+            // Whoever came back meanwhile waits for its turn, and wouldn't hear that it is gone.
+            if watched.is_waiting.load(Ordering::Acquire) {
+                continue;
+            }
             held.drop_page();
             if idle >= stall && held.end.is_none() {
                 held.end = Some(SubscriptionEnd::Stalled(stall));
@@ -158,5 +226,34 @@ pub(in crate::streams) async fn sweep(shared: Arc<Shared>) {
         shared.meter.rings(rings, bytes);
         shared.meter.readers(all.len());
         shared.meter.replay_bytes(shared.readers.replay_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Asks once, as whoever hangs up at once does.
+    fn has_place(turn: &mut Turn, readers: &Readers) -> bool {
+        poll_fn(|context| turn.poll(readers, &StreamMeter::new(), UNIT, context)).now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn who_hangs_up_and_comes_back_keeps_its_turn_and_its_place() {
+        let readers = Readers::new(&EventsSettings { replay_bytes_total: UNIT, ..EventsSettings::default() });
+        let (mut first, mut second, mut third) = (Turn::default(), Turn::default(), Turn::default());
+        assert!(has_place(&mut first, &readers));
+        assert!(!has_place(&mut second, &readers) && !has_place(&mut third, &readers));
+        // It had its place and was hung up on before the page was read.
+        assert!(has_place(&mut first, &readers));
+        drop(first.taken().unwrap());
+        assert!(!has_place(&mut third, &readers), "the second one came before it");
+        assert!(has_place(&mut second, &readers));
+        assert_eq!(readers.replay_bytes(), UNIT);
+        second = Turn::default();
+        assert!(second.taken().is_none() && has_place(&mut third, &readers), "who takes nothing gives its turn back");
     }
 }

@@ -62,12 +62,10 @@ impl Reading {
     }
 
     async fn read(&self, ask: Ask) -> Result<(), SubscriptionEnd> {
-        let page = self.shared.readers.place(ask.bytes()).await;
+        let bytes = ask.bytes();
+        self.watched.place(&self.shared, bytes).await;
         let answer = self.answer(&ask).await?;
-        let mut held = self.watched.held.lock();
-        held.page = page;
-        let taken = held.reader.take(answer);
-        taken.inspect_err(|end| held.end = Some(end.clone()))
+        self.watched.held.lock().take(answer, bytes)
     }
 
     /// Asks until there is an answer, or patience is over.

@@ -39,7 +39,7 @@ impl Actor {
             let outcome = driver.outcome(&key, next, &live, now);
             if !matches!(outcome, RelayOutcome::Again(_)) {
                 driver.attempts.remove(&key);
-                driver.settled += 1;
+                driver.count_unsettled(&key.0.tenant, -1);
                 driver.word();
             }
             // A word of another generation is dropped: its event was sought away.

@@ -10,10 +10,12 @@
 //! | `lane` | what waits for a lane of the transport |
 //! | `answer` | what a broker's word means |
 //! | `seek` | operators' wishes |
+//! | `pauses` | which relays operators paused, at whichever host |
 
 mod answer;
 mod lag;
 mod lane;
+mod pauses;
 mod read;
 mod seek;
 mod send;
@@ -21,17 +23,18 @@ mod state;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::service::ServiceError;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::StreamOwner;
 use waybill_core::streams::records::StreamShardRecord;
 use waybill_core::streams::relay::{Relay, RelaySettings};
-use waybill_core::streams::settings::RelayPlan;
+use waybill_core::streams::settings::{RelayFrom, RelayPlan};
 use waybill_core::streams::wire::{Broker, Mapping};
 use waybill_core::time::Now;
 
@@ -40,6 +43,7 @@ use super::actor::Actor;
 
 use lag::Lag;
 use lane::Lane;
+pub(super) use pauses::{follow_notes, read_notes};
 pub(super) use read::RelayRead;
 pub(crate) use state::{RelayState, RelayStates};
 
@@ -53,6 +57,7 @@ const OVERDUE_PAUSE: Duration = Duration::from_millis(10);
 pub(super) fn of_plan(plan: &RelayPlan, record: &StreamShardRecord) -> Relay {
     let settings = RelaySettings {
         order_by: plan.order_by,
+        from_latest: plan.from == RelayFrom::Latest,
         holds: plan.hold_max.is_some(),
         in_flight_max: plan.in_flight_max,
         ..RelaySettings::new(plan.name.clone(), plan.streams.clone())
@@ -102,9 +107,9 @@ pub(crate) struct RelayDriver {
     /// Streams whose look brought nothing: they are looked at again after a while.
     stuck: HashMap<StreamKey, Instant>,
     seeks: Vec<Seek>,
-    /// Events that the feed named and that were settled, since it had caught up.
-    named: u64,
-    settled: u64,
+    /// Events that the feed named, less those that were settled, by tenant, since it had caught up. Negative: they were sent before the
+    /// feed was read.
+    unsettled: BTreeMap<Tenant, i64>,
     lag: Lag,
 }
 
@@ -127,8 +132,7 @@ impl RelayDriver {
             is_window_next: false,
             stuck: HashMap::new(),
             seeks: Vec::new(),
-            named: 0,
-            settled: 0,
+            unsettled: BTreeMap::new(),
             lag: Lag::default(),
         }
     }
@@ -139,7 +143,23 @@ impl RelayDriver {
 
     /// Events that were named and aren't settled, as far as this ownership knows.
     pub fn lag_events(&self) -> u64 {
-        self.named.saturating_sub(self.settled)
+        self.unsettled.values().map(|count| u64::try_from(*count).unwrap_or(0)).sum()
+    }
+
+    /// The same of each tenant that has some.
+    pub fn lag_by_tenant(&self) -> impl Iterator<Item = (&Tenant, u64)> {
+        let counts = self.unsettled.iter().filter_map(|(tenant, count)| Some((tenant, u64::try_from(*count).ok()?)));
+        counts.filter(|(_, count)| *count > 0)
+    }
+
+    /// The feed names events of a tenant, or some of his are settled (`change` is negative then).
+    fn count_unsettled(&mut self, tenant: &Tenant, change: i64) {
+        let count = self.unsettled.get(tenant).copied().unwrap_or(0).saturating_add(change);
+        if count == 0 {
+            self.unsettled.remove(tenant);
+        } else {
+            self.unsettled.insert(tenant.clone(), count);
+        }
     }
 
     /// How long it has been behind.
@@ -212,6 +232,12 @@ impl RelayDriver {
     pub fn meter(&self, shard: ShardId, owner: &StreamOwner) {
         let behind = owner.relays().iter().find(|relay| relay.name() == self.name()).map_or(0, Relay::streams_behind);
         super::meter::relay(self.name(), shard, self.lag_events(), self.lag().unwrap_or_default(), behind);
+        super::meter::in_flight(self.name(), self.state.in_flight.load(Ordering::Acquire));
+    }
+
+    /// The shard is another host's: what it lags there is told by that one.
+    pub fn meter_nothing(&self, shard: ShardId) {
+        super::meter::relay(self.name(), shard, 0, Duration::ZERO, 0);
     }
 }
 
@@ -246,7 +272,7 @@ impl Actor {
             driver.lag.behind(record.marks.get(&name).copied().unwrap_or(0), record.pos);
         } else {
             driver.lag.caught_up();
-            (driver.named, driver.settled) = (0, 0);
+            driver.unsettled.clear();
         }
     }
 

@@ -61,10 +61,9 @@ impl Actor {
         let Some(relay) = self.owner.relays().iter().find(|relay| *relay.name() == name) else { return false };
         let now = Instant::now();
         driver.stuck.retain(|_, until| *until > now);
-        let mut windows = relay.windows_wanted(WINDOWS_AT_ONCE + driver.stuck.len());
-        windows.retain(|(stream, _)| !driver.stuck.contains_key(stream));
-        // Each stream that is behind has a window: what can't be sent now mustn't fill the memory.
-        windows.truncate(if driver.may_send() { WINDOWS_AT_ONCE } else { 0 });
+        // What can't be sent now mustn't fill the memory.
+        let count = if driver.may_send() { WINDOWS_AT_ONCE } else { 0 };
+        let windows = relay.windows_wanted(count, |stream| driver.stuck.contains_key(stream));
         let (store, shard) = (Arc::clone(&self.shared.store), self.owner.shard());
         let feed = relay.feed_wanted(record).filter(|_| windows.is_empty() || !driver.is_window_next);
         let streams = relay.streams_wanted().filter(|_| windows.is_empty() || !driver.is_window_next);
@@ -102,16 +101,13 @@ impl Actor {
         let failed = match read {
             RelayRead::Feed(name, Ok(feed)) => {
                 let Some(relay) = self.owner.relays_mut().get_mut(&name) else { return };
-                let named: u64 = feed
-                    .iter()
-                    .flat_map(|record| &record.parts)
-                    .filter(|part| relay.takes(&part.stream))
-                    .map(|part| part.to + 1 - part.from)
-                    .sum();
-                relay.take_feed(&feed, &record);
                 if let Some(driver) = self.relays.iter_mut().find(|driver| *driver.name() == name) {
-                    driver.named += named;
+                    for part in feed.iter().flat_map(|record| &record.parts).filter(|part| relay.takes(&part.stream)) {
+                        let named = i64::try_from(part.to + 1 - part.from).unwrap_or(i64::MAX);
+                        driver.count_unsettled(&part.stream.tenant, named);
+                    }
                 }
+                relay.take_feed(&feed, &record);
                 None
             }
             RelayRead::Streams(name, Ok(page)) => {
@@ -145,9 +141,7 @@ impl Actor {
         let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
         let Some(relay) = self.owner.relays_mut().get_mut(name) else { return };
         let overtaken = relay.take_window(stream, read);
-        // It was among the first that were wanted, and still is where it brought nothing: the others needn't be gone through.
-        let wanted = relay.windows_wanted(WINDOWS_AT_ONCE + driver.stuck.len());
-        if wanted.iter().any(|(of, from)| of == stream && *from == after) {
+        if relay.still_wants(stream, after) {
             driver.stuck.insert(stream.clone(), Instant::now() + STUCK_PAUSE);
         }
         if let Some(range) = overtaken {
@@ -161,7 +155,7 @@ impl Actor {
     fn overtaken(&mut self, name: &RelayName, stream: &StreamKey, range: Overtaken) {
         let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
         let count = range.to + 1 - range.from;
-        driver.settled += count;
+        driver.count_unsettled(&stream.tenant, i64::try_from(count).unwrap_or(i64::MAX).saturating_neg());
         driver.state.overtaken.fetch_add(count, Ordering::AcqRel);
         meter::overtaken(name, count);
         tracing::error!(relay = name.as_str(), %stream, from = range.from, to = range.to, "retention took events before the relay had sent them");

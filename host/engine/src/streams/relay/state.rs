@@ -8,11 +8,14 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use waybill_core::ids::RelayName;
 use waybill_core::port::service::streams::RelayState as State;
+use waybill_core::streams::records::RelayNote;
 
 /// One relay over all shards.
 #[derive(Default)]
 pub(crate) struct RelayState {
     paused: AtomicBool,
+    /// Number of the last word of an operator that it goes by; none = it hasn't looked yet.
+    noted: Mutex<Option<u64>>,
     /// Why it stopped by itself.
     stopped: Mutex<Option<String>>,
     /// What its transport said last of why it waits.
@@ -45,18 +48,23 @@ impl RelayState {
         self.stopped.lock().clone().or_else(|| self.waits.lock().clone())
     }
 
-    pub fn set_paused(&self, is_paused: bool) {
-        self.paused.store(is_paused, Ordering::Release);
+    /// Goes by what operators said last, at whichever host, if it doesn't already. True: it didn't.
+    fn take_note(&self, note: RelayNote) -> bool {
+        let mut noted = self.noted.lock();
+        if noted.is_some_and(|number| number >= note.number) {
+            return false;
+        }
+        let is_first = noted.replace(note.number).is_none();
+        self.paused.store(note.is_paused, Ordering::Release);
+        if !note.is_paused && !is_first {
+            *self.stopped.lock() = None;
+        }
+        true
     }
 
     /// It stops by itself, until somebody resumes it.
     pub fn stop(&self, reason: String) {
         *self.stopped.lock() = Some(reason);
-    }
-
-    pub fn resume(&self) {
-        self.set_paused(false);
-        *self.stopped.lock() = None;
     }
 
     /// A shard has something to send and nothing in flight, or hasn't any more.
@@ -99,24 +107,31 @@ impl RelayStates {
         Arc::clone(self.0.lock().entry(name.clone()).or_default())
     }
 
-    /// How the pause of a relay is noted, beside those of transports and sources.
-    pub fn noted_as(name: &RelayName) -> String {
-        format!("relay:{name}")
-    }
-
-    /// What operators paused, as it is noted.
-    pub fn set_paused(&self, noted: &[String]) {
-        for name in noted.iter().filter_map(|noted| noted.strip_prefix("relay:")) {
-            if let Ok(name) = RelayName::new(name) {
-                self.of(&name).set_paused(true);
-            }
-        }
+    /// What operators said last of a relay. True: it is news here.
+    pub fn take_note(&self, name: &RelayName, note: RelayNote) -> bool {
+        self.of(name).take_note(note)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_an_operator_is_gone_by_once_and_an_older_one_never() {
+        let state = RelayState::default();
+        let note = |is_paused, number| RelayNote { is_paused, number };
+        state.stop("its topic".to_owned());
+        assert!(state.take_note(note(false, 0)), "what it finds when it starts resumes nothing");
+        assert_eq!(state.state(), State::Stopped);
+        assert!(state.take_note(note(true, 1)) && !state.take_note(note(false, 0)));
+        assert_eq!(state.state(), State::Paused);
+        assert!(state.take_note(note(false, 2)));
+        assert_eq!(state.state(), State::Running);
+        state.stop("a refusal".to_owned());
+        assert!(!state.take_note(note(false, 2)));
+        assert_eq!(state.state(), State::Stopped);
+    }
 
     #[test]
     fn a_busy_shard_leaves_a_place_to_each_that_has_none_and_the_bound_holds() {

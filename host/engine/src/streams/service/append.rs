@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use waybill_core::commit::is_refusal;
 use waybill_core::error::InputError;
-use waybill_core::ids::EventId;
+use waybill_core::ids::{EventId, ShardId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{AppendRequest, Appended, EventInput, StreamError};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::stream_store::PassQuery;
 use waybill_core::streams::envelope::EventHead;
 use waybill_core::streams::event::NewEvent;
 use waybill_core::streams::exact::{ExactAppend, ExactRefusal};
@@ -31,6 +32,11 @@ const NUMBERS_BYTES: usize = 256 * 1024;
 
 impl Streams {
     pub(super) async fn append_events(&self, request: AppendRequest) -> Result<Appended, ServiceError> {
+        let appended = self.take_append(request).await;
+        appended.inspect_err(|error| self.shared.meter.refused(error.code()))
+    }
+
+    async fn take_append(&self, request: AppendRequest) -> Result<Appended, ServiceError> {
         let AppendRequest { stream, events, expected_seq } = request;
         let events = self.admit(&stream, events, true)?;
         let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
@@ -81,7 +87,7 @@ impl Streams {
     }
 
     async fn append_exact(&self, append: Append, expected: u64, ids: Vec<EventId>) -> Result<Appended, ServiceError> {
-        let exact = ExactAppend { append, expected, shards: self.shared.shards() };
+        let exact = ExactAppend::new(append, expected, self.shared.shards());
         let answer = self.store().append_exact(&exact, self.steady_now()).await;
         self.left_something(&exact.append.stream);
         let answer = answer.map_err(outcome)?.map_err(StreamError::Exact)?;
@@ -110,21 +116,57 @@ impl Streams {
         }
         // What is numbered lies behind the present end.
         let end = self.store().stream_slice(&append.stream, 0, 1).await?.head.last;
+        // Read behind that: what was numbered up to there is found by its id.
+        let before = self.numbered_before(shard.shard, &append).await?;
+        let duplicates: Vec<usize> = before.keys().copied().collect();
+        if duplicates.len() == ids.len() {
+            return Ok(Appended::Numbered { ids, seqs: before.into_values().collect(), duplicates });
+        }
         let put = self.store().append_at_door(&[(shard.shard, Arc::clone(&append))]).await;
         self.left_something(&append.stream);
         put.map_err(outcome)?;
         self.shared.meter.waiting_count.fetch_add(ids.len() as u64, Ordering::Relaxed);
-        let seqs = self.numbers_of(&append.stream, &ids, end, until).await;
+        let seqs = self.numbers_of(&append.stream, &ids, before, end, until).await;
         self.shared.meter.waiting_count.fetch_sub(ids.len() as u64, Ordering::Relaxed);
         Ok(match seqs {
-            Some(seqs) => Appended::Numbered { ids, seqs, duplicates: Vec::new() },
+            Some(seqs) => Appended::Numbered { ids, seqs, duplicates },
             None => Appended::Accepted { ids },
         })
     }
 
-    /// Numbers that somebody gave to events, as soon as all have one.
-    async fn numbers_of(&self, stream: &StreamKey, ids: &[EventId], end: u64, until: Instant) -> Option<Vec<u64>> {
-        let (mut found, mut after) = (BTreeMap::new(), end);
+    /// Numbers of events that were there already, by their places in the append. An append with the id of another event is refused.
+    async fn numbered_before(&self, shard: ShardId, append: &Append) -> Result<BTreeMap<usize, u64>, ServiceError> {
+        let indexed = || append.events.iter().enumerate().filter(|(_, event)| event.is_indexed);
+        let id_of = |event: &NewEvent| (append.stream.tenant.clone(), event.id.clone());
+        let query = PassQuery { ids: indexed().map(|(_, event)| id_of(event)).collect(), ..PassQuery::default() };
+        if query.ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let found = self.store().stream_pass(shard, &query).await?.ids;
+        let mut numbers = BTreeMap::new();
+        for (place, event) in indexed() {
+            match found.get(&id_of(event)) {
+                None => {}
+                Some(there) if there.stream == append.stream && there.digest == event.digest => {
+                    numbers.insert(place, there.seq);
+                }
+                Some(_) => return Err(StreamError::IdTaken { id: event.id.clone() }.into()),
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Numbers that somebody gave to events, as soon as all have one. Those of `before` had theirs, by their places.
+    async fn numbers_of(
+        &self,
+        stream: &StreamKey,
+        ids: &[EventId],
+        before: BTreeMap<usize, u64>,
+        end: u64,
+        until: Instant,
+    ) -> Option<Vec<u64>> {
+        let had = before.iter().filter_map(|(place, seq)| Some((ids.get(*place)?.to_string(), *seq)));
+        let (mut found, mut after): (BTreeMap<String, u64>, u64) = (had.collect(), end);
         while Instant::now() < until {
             sleep(NUMBERS_POLL).await;
             // They are durable: who can't look now answers without numbers.

@@ -4,16 +4,20 @@
 //! | file | holds |
 //! |---|---|
 //! | `append` | appends: at once, over the doorstep, at an expected number |
+//! | `joint` | events that commit with something else |
 //! | `import` | streams that come from elsewhere |
 //! | `read` | pages, lists, subscriptions |
 //! | `operate` | purging and deleting |
 //! | `relays` | relays shown, paused, sought |
+//! | `trail` | what operators do, in the audit trail |
 
 mod append;
 mod import;
+mod joint;
 mod operate;
 mod read;
 mod relays;
+mod trail;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +36,7 @@ use waybill_core::port::service::streams::{
     AppendRequest, Appended, EventsPage, ImportEvent, RelayDetail, RelayStreamView, RelayView, SeekRequest, StreamAct,
     StreamActed, StreamDetail, StreamPage, StreamService, StreamStats, StreamSummary, SubscribeRequest, Subscription,
 };
+use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::streams::name::StreamKey;
@@ -41,20 +46,22 @@ use waybill_core::time::{SteadyClock, UnixMillis};
 
 use super::meter::StreamMeter;
 use super::readers::{Readers, sweep};
-use super::relay::RelayStates;
+use super::relay::{RelayStates, follow_notes};
 use super::rings::Rings;
 use super::{Shared, StreamHandle, StreamsConfig, follow};
 use crate::admission::Admission;
 use crate::commit::Condition;
 use crate::service;
 use crate::shard::{Context, DoorBell, ShardHandle};
+use trail::OperatorAct;
 
-/// The streams of this host.
+/// The streams of this host. Clones share all of it.
+#[derive(Clone)]
 pub(crate) struct Streams {
     shared: Arc<Shared>,
     shards: Vec<StreamHandle>,
     admission: Arc<Admission>,
-    steady: Mutex<SteadyClock>,
+    steady: Arc<Mutex<SteadyClock>>,
 }
 
 impl Streams {
@@ -80,10 +87,10 @@ impl Streams {
         let started = outbox.iter().map(|shard| StreamHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();
         let admission = Admission::new(context.config.waiting_messages_max, context.config.waiting_bytes_max);
-        (Arc::new(Self { shared, shards, admission, steady: Mutex::default() }), tasks)
+        (Arc::new(Self { shared, shards, admission, steady: Arc::default() }), tasks)
     }
 
-    /// Background work: what other hosts publish, and who takes nothing. It ends with the engine.
+    /// Background work: what other hosts publish, who takes nothing, and what operators said at other hosts. It ends with the engine.
     pub fn background(&self) {
         let context = &self.shared.context;
         let follow = {
@@ -96,6 +103,11 @@ impl Streams {
             move || sweep(Arc::clone(&shared))
         };
         context.supervisor.run("readers of streams", context.stop.clone(), sweep);
+        if !context.config.exclusive {
+            let (shared, shards) = (Arc::clone(&self.shared), self.shards.clone());
+            let notes = move || follow_notes(Arc::clone(&shared), shards.clone());
+            context.supervisor.run("pauses of relays", context.stop.clone(), notes);
+        }
     }
 
     /// Goes by other settings; the same ones again change nothing.
@@ -150,6 +162,13 @@ impl Streams {
     fn steady_now(&self) -> UnixMillis {
         let now = self.shared.context.clock.now();
         self.steady.lock().at(now)
+    }
+
+    /// Forgets about `limit` ids that are older than they are kept, as far as the wall clock says so, too.
+    pub async fn forget_ids(&self, wall: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        let keep = u64::try_from(self.shared.settings().events.keep_ids.as_millis()).unwrap_or(u64::MAX);
+        let before = self.steady_now().min(wall).0.saturating_sub(keep);
+        self.store().forget_ids(UnixMillis(before), limit).await
     }
 
     /// Whoever numbers a stream.
@@ -222,11 +241,11 @@ impl StreamService for Streams {
     }
 
     async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Result<StreamActed, ServiceError> {
-        self.take_away("StreamPurged", act, before).await
+        self.take_away(OperatorAct::Purge, act, before).await
     }
 
     async fn delete(&self, act: &StreamAct) -> Result<StreamActed, ServiceError> {
-        self.take_away("StreamDeleted", act, None).await
+        self.take_away(OperatorAct::Delete, act, None).await
     }
 
     async fn relays(&self) -> Result<Vec<RelayView>, ServiceError> {

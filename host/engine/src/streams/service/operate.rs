@@ -6,11 +6,12 @@ use waybill_core::port::service::streams::{StreamAct, StreamActed};
 use waybill_core::streams::limits::UPKEEP_BYTES_MAX;
 
 use super::Streams;
+use super::trail::{Asked, OperatorAct};
 
 impl Streams {
     pub(super) async fn take_away(
         &self,
-        kind: &str,
+        kind: OperatorAct,
         act: &StreamAct,
         before: Option<u64>,
     ) -> Result<StreamActed, ServiceError> {
@@ -19,12 +20,12 @@ impl Streams {
         if act.is_plan {
             return self.plan(act, before).await;
         }
-        let acted = self.shard_of(&act.stream)?.purge(act.stream.clone(), before).await?;
-        let detail = json!({
-            "before": before, "events": acted.events, "first": acted.first, "last": acted.last, "reason": act.reason,
-        });
-        self.audit(kind, &act.actor, Some(&act.stream.tenant), act.stream.name.as_str(), detail).await;
-        Ok(acted)
+        let detail = json!({ "before": before, "reason": act.reason });
+        let (this, stream) = (self.clone(), act.stream.clone());
+        let work = async move { this.shard_of(&stream)?.purge(stream.clone(), before).await };
+        let asked = Asked::of_stream(kind, act, detail);
+        self.audited(asked, work, |acted| json!({ "events": acted.events, "first": acted.first, "last": acted.last }))
+            .await
     }
 
     /// What would go, of what is there now.

@@ -13,10 +13,11 @@ use waybill_core::port::service::streams::{
     EventPiece, EventsPage, Start, StreamDetail, StreamError, StreamPage, StreamSummary, SubscribeRequest, Subscribed,
     Subscription,
 };
-use waybill_core::port::stream_store::{ScanFrom, ScanQuery, StreamSlice};
+use waybill_core::port::stream_store::StreamSlice;
 use waybill_core::streams::limits::NAMED_STREAMS_MAX;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::{Selector, page};
+use waybill_core::streams::records::{StreamHead, StreamRest};
 use waybill_core::streams::rules::Rules;
 
 use super::super::readers::subscription::Reading;
@@ -66,29 +67,16 @@ impl Streams {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<StreamSummary>, ServiceError> {
-        let mut behind = cursor.map(StreamName::new).transpose()?;
-        let mut items = Vec::new();
-        while items.len() < limit {
-            let query = ScanQuery {
-                tenant: tenant.clone(),
-                selector: Selector::Prefix(prefix.to_owned()),
-                from: ScanFrom::Behind(behind.clone()),
-                since: Vec::new(),
-                bytes_max: 1,
-            };
-            let Some((name, slice)) = self.store().scan_streams(&query).await? else {
-                return Ok(Page { items, next_cursor: None });
-            };
-            let stream = StreamKey { tenant: tenant.clone(), name: name.clone() };
-            items.push(self.summary(stream, &slice));
-            behind = Some(name);
-        }
-        Ok(Page { items, next_cursor: behind.map(|name| name.to_string()) })
+        let behind = cursor.map(StreamName::new).transpose()?;
+        let found = self.store().streams_named(tenant, prefix, behind.as_ref(), limit).await?;
+        let next_cursor = found.last().filter(|_| found.len() >= limit).map(|last| last.stream.name.to_string());
+        let items = found.into_iter().map(|found| self.summary(found.stream, &found.head, &found.rest)).collect();
+        Ok(Page { items, next_cursor })
     }
 
-    fn summary(&self, stream: StreamKey, slice: &StreamSlice) -> StreamSummary {
+    fn summary(&self, stream: StreamKey, head: &StreamHead, rest: &StreamRest) -> StreamSummary {
         let readers = self.shared.rings.readers_of(&stream) as u64;
-        StreamSummary { first: slice.rest.first, last: slice.head.last, bytes: slice.head.bytes, readers, stream }
+        StreamSummary { first: rest.first, last: head.last, bytes: head.bytes, readers, stream }
     }
 
     pub(super) async fn show(&self, stream: &StreamKey) -> Result<StreamDetail, ServiceError> {
@@ -107,7 +95,7 @@ impl Streams {
             purged: slice.rest.purged,
             settings: settings.pattern(&stream.name).map(|settings| settings.pattern.as_str().to_owned()),
             relays,
-            summary: self.summary(stream.clone(), &slice),
+            summary: self.summary(stream.clone(), &slice.head, &slice.rest),
         })
     }
 

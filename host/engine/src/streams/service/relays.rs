@@ -1,19 +1,24 @@
 //! Relays shown, paused, sought.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
-use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::service::streams::{RelayDetail, RelayStreamView, RelayView, SeekRequest, SeekTo, StreamError};
+use waybill_core::port::service::streams::{
+    RelayDetail, RelayLag, RelayStreamView, RelayView, SeekRequest, SeekTo, StreamError,
+};
 use waybill_core::port::stream_store::ShardOf;
+use waybill_core::streams::owner::StreamOwner;
 use waybill_core::streams::settings::RelayPlan;
 
 use super::super::StreamHandle;
-use super::super::relay::{RelayStates, mapping_of};
+use super::super::relay::{RelayDriver, read_notes};
 use super::Streams;
+use super::trail::{Asked, OperatorAct};
 
 /// Streams that are behind, of one relay, as shown.
 const BEHIND_SHOWN: usize = 100;
@@ -27,6 +32,26 @@ struct InShard {
     behind: u64,
     events: u64,
     lag: Option<Duration>,
+    tenants: BTreeMap<Tenant, RelayLag>,
+}
+
+impl InShard {
+    fn of(name: &RelayName, owner: &StreamOwner, drivers: &[RelayDriver]) -> Self {
+        let mut found = Self::default();
+        if let Some(relay) = owner.relays().iter().find(|relay| relay.name() == name) {
+            found.behind = relay.streams_behind() as u64;
+            for tenant in relay.tenants_behind() {
+                found.tenants.entry(tenant.clone()).or_default().streams += 1;
+            }
+        }
+        if let Some(driver) = drivers.iter().find(|driver| driver.name() == name) {
+            (found.events, found.lag) = (driver.lag_events(), driver.lag());
+            for (tenant, events) in driver.lag_by_tenant() {
+                found.tenants.entry(tenant.clone()).or_default().events += events;
+            }
+        }
+        found
+    }
 }
 
 impl Streams {
@@ -44,18 +69,15 @@ impl Streams {
     async fn view(&self, plan: &RelayPlan) -> RelayView {
         let asked = self.shards.iter().map(|shard| {
             let name = plan.name.clone();
-            shard.query(move |owner, drivers| {
-                let behind =
-                    owner.relays().iter().find(|relay| *relay.name() == name).map(|relay| relay.streams_behind());
-                let driver = drivers.iter().find(|driver| *driver.name() == name);
-                InShard {
-                    behind: behind.unwrap_or(0) as u64,
-                    events: driver.map_or(0, |driver| driver.lag_events()),
-                    lag: driver.and_then(|driver| driver.lag()),
-                }
-            })
+            shard.query(move |owner, drivers| InShard::of(&name, owner, drivers))
         });
         let shards: Vec<InShard> = futures::future::join_all(asked).await.into_iter().flatten().collect();
+        let mut tenants: BTreeMap<Tenant, RelayLag> = BTreeMap::new();
+        for (tenant, lag) in shards.iter().flat_map(|shard| &shard.tenants) {
+            let sum = tenants.entry(tenant.clone()).or_default();
+            sum.streams += lag.streams;
+            sum.events += lag.events;
+        }
         let state = self.shared.relays.of(&plan.name);
         RelayView {
             name: plan.name.clone(),
@@ -70,6 +92,7 @@ impl Streams {
             delivered: state.delivered.load(Ordering::Acquire),
             refused: state.refused.load(Ordering::Acquire),
             overtaken: state.overtaken.load(Ordering::Acquire),
+            tenants,
         }
     }
 
@@ -108,15 +131,8 @@ impl Streams {
         reason: &str,
     ) -> Result<RelayView, ServiceError> {
         let plan = self.plan_of(name)?;
-        let transact = &self.shared.context.stores.transact;
-        transact.set_paused(&RelayStates::noted_as(name), is_paused).await?;
-        let state = self.shared.relays.of(name);
-        if is_paused {
-            state.set_paused(true);
-        } else {
-            state.resume();
-            let _usable = mapping_of(&plan, &self.shared);
-        }
+        self.store().note_relay(name, is_paused).await?;
+        read_notes(&self.shared).await?;
         self.shards.iter().for_each(StreamHandle::relay_changed);
         let kind = if is_paused { "RelayPaused" } else { "RelayResumed" };
         self.audit(kind, actor, None, name.as_str(), json!({ "reason": reason })).await;
@@ -140,18 +156,23 @@ impl Streams {
             return Err(StreamError::Seek { relay, stream, asked: upto, first, last }.into());
         }
         let before = self.store().relay_slice(&relay, &stream, last, 1).await?.checkpoint;
-        self.shard_of(&stream)?.seek(relay.clone(), stream.clone(), before.clone(), upto).await?;
-        let read = self.store().relay_slice(&relay, &stream, last, 1).await?;
-        let skipped = upto.saturating_sub(before.upto);
         let detail = json!({
-            "stream": stream.name.as_str(), "from": before.upto, "to": upto, "skipped": skipped, "reason": reason,
+            "stream": stream.name.as_str(), "from": before.upto, "to": upto,
+            "skipped": upto.saturating_sub(before.upto), "reason": reason,
         });
-        self.audit("RelaySought", &actor, Some(&stream.tenant), relay.as_str(), detail).await;
-        Ok(RelayStreamView {
-            stream,
-            upto: read.checkpoint.upto,
-            named_to: read.slice.rest.named_to(&read.slice.head),
-            generation: read.checkpoint.generation,
-        })
+        let tenant = stream.tenant.clone();
+        let asked = Asked { act: OperatorAct::Seek, actor, tenant, object: relay.to_string(), detail };
+        let this = self.clone();
+        let work = async move {
+            this.shard_of(&stream)?.seek(relay.clone(), stream.clone(), before, upto).await?;
+            let read = this.store().relay_slice(&relay, &stream, last, 1).await?;
+            Ok(RelayStreamView {
+                upto: read.checkpoint.upto,
+                named_to: read.slice.rest.named_to(&read.slice.head),
+                generation: read.checkpoint.generation,
+                stream,
+            })
+        };
+        self.audited(asked, work, |place| json!({ "generation": place.generation })).await
     }
 }
