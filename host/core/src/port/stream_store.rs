@@ -11,8 +11,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::ids::{RelayName, ShardId, Tenant};
+use crate::outbox::records::DeadState;
 use crate::port::store::StoreError;
 use crate::streams::chunk::StoredChunk;
+use crate::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use crate::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use crate::streams::name::{StreamKey, StreamName};
 use crate::streams::reading::Selector;
@@ -215,6 +217,24 @@ pub trait StreamStore: Send + Sync + 'static {
         behind: Option<&StreamKey>,
         limit: usize,
     ) -> Result<RelayPage, StoreError>;
+    /// Ranges that retention took before a relay had them, by stream and number, behind one of them: at most `limit`.
+    async fn overtaken(
+        &self,
+        relay: &RelayName,
+        behind: Option<(&StreamKey, u64)>,
+        limit: usize,
+    ) -> Result<Vec<OvertakenRange>, StoreError>;
+    /// Dead letters behind a place, in their order. Fewer than `limit` = there are no others.
+    async fn stream_dead(
+        &self,
+        behind: Option<StreamDeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredDead>>, StoreError>;
+    async fn stream_dead_letter(&self, place: StreamDeadPlace) -> Result<Option<Arc<StoredDead>>, StoreError>;
+    /// Changes the condition of a dead letter. False when there is none. Not guarded: owners only add them.
+    async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError>;
+    /// Removes one for good. False when there is none.
+    async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError>;
     /// A stream from its front, and the checkpoints of these relays, for upkeep.
     async fn upkeep_slice(
         &self,

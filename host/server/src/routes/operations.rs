@@ -181,8 +181,8 @@ const NO_PURGE: &str = "stuck sagas aren't purged: what they did would stay done
 fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
     if kind == OperationKind::Purge {
-        // Received ones are purged where nothing else is meant.
-        let kinds = [DeadKind::Message, DeadKind::Inbox];
+        // Received ones and events are purged where nothing else is meant.
+        let kinds = [DeadKind::Message, DeadKind::Inbox, DeadKind::Event];
         let kind = kinds.into_iter().find(|kind| parsed.may_take(*kind));
         let kind = kind.ok_or_else(|| Problem::new(Code::DEAD_KIND, NO_PURGE).at("filter"))?;
         return Ok(format!("{filter} kind={}", kind.word()));

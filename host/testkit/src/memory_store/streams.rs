@@ -7,13 +7,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use waybill_core::ids::{EventId, RelayName, ShardId, Tenant};
-use waybill_core::outbox::records::{DoorKey, Malformed};
+use waybill_core::outbox::records::{DeadState, DoorKey, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
     FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf, StreamSlice,
     StreamStanding, StreamStore,
 };
 use waybill_core::streams::chunk::{Chunk, StoredChunk};
+use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use waybill_core::streams::exact::{self, ExactAnswer, ExactAppend, ExactRefusal, ExactView};
 use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
@@ -72,11 +73,11 @@ pub struct StreamTables {
     pub checkpoints: BTreeMap<(RelayName, StreamKey), Checkpoint>,
     /// What operators said last of relays.
     pub notes: BTreeMap<RelayName, RelayNote>,
-    pub dead: Vec<StreamDead>,
+    pub dead: BTreeMap<StreamDeadPlace, StoredDead>,
     /// Rows of the doorstep that couldn't be read.
     pub quarantine: Vec<(ShardId, DoorKey, String)>,
     /// Ranges that retention took before a relay had them.
-    pub overtaken: Vec<(RelayName, StreamKey, u64, u64)>,
+    pub overtaken: BTreeMap<(RelayName, StreamKey, u64), OvertakenRange>,
     /// Grows with each commit.
     version: u64,
     /// Rows that were ever put on a doorstep.
@@ -230,7 +231,7 @@ impl StreamTables {
                 self.door.remove(&(shard, key.clone()));
                 self.quarantine.push((shard, key.clone(), reason.clone()));
             }
-            StreamWrite::PutDead(dead) => self.dead.push(dead.as_ref().clone()),
+            StreamWrite::PutDead(dead) => self.put_dead(shard, dead, nanos),
             StreamWrite::PutNode { stream, node } => {
                 self.nodes.insert((stream.tenant.clone(), node.clone(), stream.name.clone()));
             }
@@ -241,9 +242,20 @@ impl StreamTables {
                 self.checkpoints.insert((relay.clone(), stream.clone()), checkpoint.clone());
             }
             StreamWrite::NoteOvertaken { relay, stream, from, to } => {
-                self.overtaken.push((relay.clone(), stream.clone(), *from, *to));
+                let at = UnixMillis(nanos / 1_000_000);
+                let range = OvertakenRange { stream: stream.clone(), from: *from, to: *to, at };
+                self.overtaken.insert((relay.clone(), stream.clone(), *from), range);
             }
         }
+    }
+
+    fn put_dead(&mut self, shard: ShardId, dead: &StreamDead, nanos: u64) {
+        let beat = self.shard(shard).beat;
+        let first = StreamDeadPlace { shard, beat, number: 0 };
+        let same_commit = self.dead.range(first..=StreamDeadPlace { number: u32::MAX, ..first }).count();
+        let place = StreamDeadPlace { number: u32::try_from(same_commit).unwrap_or(u32::MAX), ..first };
+        let died_at = UnixMillis(nanos / 1_000_000);
+        self.dead.insert(place, StoredDead { place, dead: dead.clone(), state: DeadState::Dead, died_at });
     }
 
     fn put_door(&mut self, shard: ShardId, content: DoorContent, nanos: u64) {
@@ -611,6 +623,53 @@ impl StreamStore for MemoryStore {
     ) -> Result<RelayPage, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.relay_streams(relay, of, behind, limit)))
+    }
+
+    async fn overtaken(
+        &self,
+        relay: &RelayName,
+        behind: Option<(&StreamKey, u64)>,
+        limit: usize,
+    ) -> Result<Vec<OvertakenRange>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let of_relay = tables.streams.overtaken.iter().filter(|((of, ..), _)| of == relay);
+            let next = of_relay
+                .filter(|((_, stream, from), _)| behind.is_none_or(|behind| (stream, *from) > behind))
+                .map(|(_, range)| range.clone());
+            next.take(limit).collect()
+        }))
+    }
+
+    async fn stream_dead(
+        &self,
+        behind: Option<StreamDeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredDead>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = tables.streams.dead.range((from, Bound::Unbounded)).take(limit);
+            next.map(|(_, letter)| Arc::new(letter.clone())).collect()
+        }))
+    }
+
+    async fn stream_dead_letter(&self, place: StreamDeadPlace) -> Result<Option<Arc<StoredDead>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.dead.get(&place).cloned().map(Arc::new)))
+    }
+
+    async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| {
+            let letter = tables.streams.dead.get_mut(&place);
+            letter.map(|letter| letter.state = state.clone()).is_some()
+        }))
+    }
+
+    async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| tables.streams.dead.remove(&place).is_some()))
     }
 
     async fn upkeep_slice(
