@@ -55,6 +55,15 @@ pub struct DoorQuery {
     pub limit: usize,
 }
 
+/// A row that says when the age of a stream is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueStream {
+    pub at: UnixMillis,
+    pub stream: StreamKey,
+    /// Where its stream says that its row is: one that is elsewhere was left behind.
+    pub noted: Option<UnixMillis>,
+}
+
 /// Where a stream stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStanding {
@@ -235,6 +244,8 @@ pub trait StreamStore: Send + Sync + 'static {
     async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError>;
     /// Removes one for good. False when there is none.
     async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError>;
+    /// The first rows of a shard that say when the age of a stream is looked at, by time.
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError>;
     /// A stream from its front, and the checkpoints of these relays, for upkeep.
     async fn upkeep_slice(
         &self,

@@ -7,7 +7,7 @@ use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    DueStream, FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
     StreamStore,
 };
 use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
@@ -122,6 +122,9 @@ impl StreamStore for Bounded<dyn StreamStore> {
     }
     async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
         within!(self.remove_stream_dead(place))
+    }
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError> {
+        within!(self.streams_due(shard, limit), WALK_TIMES)
     }
     async fn upkeep_slice(
         &self,

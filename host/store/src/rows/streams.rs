@@ -55,13 +55,16 @@ pub fn of_rest(rest: &StreamRest) -> Object {
         ("fed", number(rest.fed)),
         ("purged", number(rest.purged)),
         ("gone", number(rest.gone)),
+        // 0 = none.
+        ("due", number(rest.due.map_or(0, |due| due.0))),
     ])
 }
 
 pub fn rest(key: &RecordIdKey, fields: &Object) -> Result<StreamRest, StoreError> {
     refuse_held(STREAM_REST, key, fields)?;
     let field = |name: &str| field(STREAM_REST, key, fields, name);
-    Ok(StreamRest { first: field("first")?, fed: field("fed")?, purged: field("purged")?, gone: field("gone")? })
+    let due = Some(UnixMillis(field("due")?)).filter(|due| due.0 > 0);
+    Ok(StreamRest { first: field("first")?, fed: field("fed")?, purged: field("purged")?, gone: field("gone")?, due })
 }
 
 pub fn of_chunk(chunk: &Chunk) -> Object {

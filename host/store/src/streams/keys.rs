@@ -100,6 +100,17 @@ pub fn event_id_due_key(at: UnixMillis) -> RecordIdKey {
     key([number(at.0), text(Ulid::new().to_string())])
 }
 
+/// `[shard, millis, tenant, stream]`: when the age of a stream is looked at.
+pub fn due_key(shard: ShardId, at: UnixMillis, stream: &StreamKey) -> RecordIdKey {
+    key([shard_value(shard), number(at.0), text(stream.tenant.as_str()), text(stream.name.as_str())])
+}
+
+/// The time and the stream in a [`due_key`].
+pub fn due_in(of: &RecordIdKey) -> Option<(UnixMillis, StreamKey)> {
+    let at = (parts(of).len() == 4).then(|| part(of, 1)).flatten()?;
+    Some((UnixMillis(at), named_at(of, 2)?))
+}
+
 /// `[shard, beat, number]`: one of the dead letters of a commit.
 pub fn dead_key(shard: ShardId, beat: u64, place: u32) -> RecordIdKey {
     key([shard_value(shard), number(beat), int(i64::from(place))])

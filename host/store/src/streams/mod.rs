@@ -16,6 +16,7 @@
 //! | `relay` | what relays and upkeep read |
 //! | `dead` | dead letters, and what relays never had |
 //! | `pauses` | which relays operators paused |
+//! | `due` | when the age of streams is looked at |
 //! | `incarnation` | which incarnation of its data a store is |
 //! | `keys` | keys and ranges |
 //!
@@ -27,6 +28,7 @@ mod chunks;
 mod commit;
 mod dead;
 mod door;
+mod due;
 mod exact;
 mod feed;
 mod heads;
@@ -46,7 +48,7 @@ use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    DueStream, FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
     StreamStore,
 };
 use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
@@ -217,6 +219,10 @@ impl StreamStore for SurrealStore {
 
     async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
         dead::change(self, place, None).await
+    }
+
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError> {
+        read!(self, |snapshot| due::first(snapshot, shard, limit))
     }
 
     async fn upkeep_slice(

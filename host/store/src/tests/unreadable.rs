@@ -69,6 +69,7 @@ fn place(table: &str) -> &'static str {
         EVENT_ID_DUE => "[7, 'bad']",
         STREAM_FEED => "[0, 7]",
         STREAM_NODE => "['acme', 'n', 'good', 'more']",
+        STREAM_DUE => "[0, 7, 'acme', 'a b']",
         STREAM_TYPE => "['acme', 'T', 'good', 'more']",
         RELAY_AT => "['mail', 'acme', 'good']",
         SCHEDULED => "[0, 7, 'id']",

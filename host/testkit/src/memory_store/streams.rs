@@ -10,8 +10,8 @@ use waybill_core::ids::{EventId, RelayName, ShardId, Tenant};
 use waybill_core::outbox::records::{DeadState, DoorKey, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf, StreamSlice,
-    StreamStanding, StreamStore,
+    DueStream, FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf,
+    StreamSlice, StreamStanding, StreamStore,
 };
 use waybill_core::streams::chunk::{Chunk, StoredChunk};
 use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
@@ -70,6 +70,7 @@ pub struct StreamTables {
     pub ids: BTreeMap<EventIdKey, EventIdRecord>,
     pub nodes: BTreeSet<(Tenant, String, StreamName)>,
     pub types: BTreeSet<(Tenant, String, StreamName)>,
+    pub due: BTreeSet<(ShardId, UnixMillis, StreamKey)>,
     pub checkpoints: BTreeMap<(RelayName, StreamKey), Checkpoint>,
     /// What operators said last of relays.
     pub notes: BTreeMap<RelayName, RelayNote>,
@@ -238,6 +239,8 @@ impl StreamTables {
             StreamWrite::PutType { stream, resource_type } => {
                 self.types.insert((stream.tenant.clone(), resource_type.clone(), stream.name.clone()));
             }
+            StreamWrite::PutDue { shard, at, stream } => drop(self.due.insert((*shard, *at, stream.clone()))),
+            StreamWrite::DeleteDue { shard, at, stream } => drop(self.due.remove(&(*shard, *at, stream.clone()))),
             StreamWrite::PutCheckpoint { relay, stream, checkpoint } => {
                 self.checkpoints.insert((relay.clone(), stream.clone()), checkpoint.clone());
             }
@@ -294,17 +297,6 @@ impl StreamTables {
         let ids = ids.chain(query.ids.iter().cloned());
         found.ids = ids.filter_map(|id| self.ids.get(&id).map(|record| (id, record.clone()))).collect();
         found
-    }
-
-    fn forget_ids(&mut self, before: UnixMillis, limit: usize) -> usize {
-        let old = self.ids.iter().filter(|(_, record)| record.at < before);
-        let mut old: Vec<_> = old.map(|(id, record)| (record.at, id.clone())).collect();
-        old.sort();
-        old.truncate(limit);
-        for (_, id) in &old {
-            self.ids.remove(id);
-        }
-        old.len()
     }
 
     /// Looks at the streams that the rows name and at those asked for, as far as their bytes allow.
@@ -538,19 +530,7 @@ impl StreamStore for MemoryStore {
         limit: usize,
     ) -> Result<Vec<StreamStanding>, StoreError> {
         self.check()?;
-        Ok(self.read(|tables| {
-            let named = tables.streams.heads.iter().filter(|(stream, _)| {
-                stream.tenant == *tenant
-                    && stream.name.as_str().starts_with(prefix)
-                    && behind.is_none_or(|behind| stream.name > *behind)
-            });
-            let standing = named.map(|(stream, head)| StreamStanding {
-                stream: stream.clone(),
-                head: *head,
-                rest: tables.streams.rest(stream),
-            });
-            standing.take(limit).collect()
-        }))
+        Ok(self.read(|tables| tables.streams.named(tenant, prefix, behind, limit)))
     }
 
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
@@ -670,6 +650,11 @@ impl StreamStore for MemoryStore {
     async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
         self.check()?;
         Ok(self.write(|tables| tables.streams.dead.remove(&place).is_some()))
+    }
+
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.due(shard, limit)))
     }
 
     async fn upkeep_slice(
