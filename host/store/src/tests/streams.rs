@@ -58,6 +58,8 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
     store.forget_ids(UnixMillis(1_000), 100).await.unwrap();
     let due = store.streams_due(SHARD, 100).await.unwrap();
     let pass = all_at_door(store, SHARD).await;
+    let for_operators =
+        (store.stream_dead(None, 100).await.unwrap(), store.overtaken(&relay("mail"), None, 100).await.unwrap());
     let _found_anew = store.stream_slice(&bad, 0, ALL_BYTES).await.unwrap();
     let mut of_relay =
         store.relay_streams(&relay("mail"), ShardOf { shard: SHARD, count: 1 }, None, 100).await.unwrap().streams;
@@ -75,7 +77,7 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
         scans.push(store.scan_streams(&behind).await.unwrap());
     }
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {of_relay:?} {due:?} {scans:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {of_relay:?} {due:?} {scans:?} {for_operators:?}",
         asked.ids,
         pass.rows,
         pass.streams,
