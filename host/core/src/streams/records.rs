@@ -97,6 +97,9 @@ impl Append {
     }
 }
 
+/// An append for the doorstep of a shard of streams.
+pub type DoorAppend = (ShardId, Arc<Append>);
+
 /// What a row of the doorstep says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DoorContent {

@@ -15,8 +15,8 @@
 //! | `scan` | many streams by name |
 //! | `relay` | what relays and upkeep read |
 //! | `dead` | dead letters, and what relays never had |
-//! | `pauses` | which relays operators paused |
 //! | `due` | when the age of streams is looked at |
+//! | `pauses` | which relays operators paused |
 //! | `incarnation` | which incarnation of its data a store is |
 //! | `keys` | keys and ranges |
 //!
@@ -64,8 +64,8 @@ use waybill_surreal::Bound;
 use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{STREAM_SHARD, shard_key, unsigned};
-use heads::Snapshot;
 pub use door::{door_rows, put as put_door_rows};
+use heads::Snapshot;
 pub use joint::Joint;
 
 /// Reads of one snapshot: what couldn't be read is set aside behind it.
