@@ -32,7 +32,8 @@ use crate::problem::Problem;
 /// Start a bulk act
 ///
 /// On the dead letters that match now, of all kinds; of sagas among them the failed compensation is tried again, and received
-/// messages are stored for their consumers again. A purge takes messages only, or with `kind=inbox` received ones. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
+/// messages are stored for their consumers again, events sent through their relays. A purge takes messages only, with `kind=inbox` received
+/// ones, or with `kind=event` events. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
 /// can be cancelled.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
     responses(
@@ -218,6 +219,7 @@ mod tests {
         assert_eq!(of("id=* kind=*"), Ok("id=* kind=* kind=message".into()));
         assert_eq!(of("kind=inbox"), Ok("kind=inbox kind=inbox".into()));
         assert_eq!(of("consumer=ship"), Ok("consumer=ship kind=inbox".into()));
+        assert_eq!(of("relay=bus"), Ok("relay=bus kind=event".into()));
         assert_eq!(of("kind=saga"), Err("DEAD.KIND"));
         assert_eq!(of("definition=order"), Err("DEAD.KIND"));
     }
