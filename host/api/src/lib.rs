@@ -4,7 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `messages` | messages sent and shown |
-//! | `dead_letters`, `dead_inbox` | messages that can't be delivered or handled, and stuck sagas |
+//! | `dead_letters`, `dead_inbox`, `dead_events` | messages and events that can't be delivered or handled, and stuck sagas |
 //! | `operations` | bulk acts |
 //! | `transports` | transports, and what is missing at their peers |
 //! | `inbox` | received messages: stored, handled, waiting |
@@ -25,6 +25,7 @@
 
 pub mod annotations;
 pub mod configuration;
+pub mod dead_events;
 pub mod dead_inbox;
 pub mod dead_letters;
 pub mod events;

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::{RelayLag, RelayStreamView, RelayView};
+use waybill_core::streams::dead::OvertakenRange;
+
+use crate::instant::Instant;
 
 /// A relay, as far as the shards of this host go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -117,6 +120,31 @@ impl From<RelayStreamView> for RelayPlace {
             upto: view.upto,
             named_to: view.named_to,
             generation: view.generation,
+        }
+    }
+}
+
+/// Events that retention took before a relay had them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Overtaken {
+    pub stream: String,
+    pub tenant: String,
+    /// Number of the first of them.
+    pub from: u64,
+    /// Number of the last of them.
+    pub to: u64,
+    /// When that was noticed.
+    pub at: Instant,
+}
+
+impl From<OvertakenRange> for Overtaken {
+    fn from(range: OvertakenRange) -> Self {
+        Self {
+            stream: range.stream.name.to_string(),
+            tenant: range.stream.tenant.to_string(),
+            from: range.from,
+            to: range.to,
+            at: range.at.into(),
         }
     }
 }

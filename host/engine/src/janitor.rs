@@ -58,6 +58,12 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
             retire_dead(&outbox).await;
             Ok(())
         }),
+        retire(outbox, "retirement of events' dead letters", wait.min(config.keep_dead), |outbox| async move {
+            match &outbox.streams {
+                Some(streams) => streams.retire_dead(outbox.context.live().config.keep_dead).await,
+                None => Ok(()),
+            }
+        }),
         retire(outbox, "retirement of received dead letters", wait.min(config.keep_dead), |outbox| async move {
             match &outbox.inbox {
                 Some(inbox) => inbox.retire_dead(outbox.context.live().config.keep_dead).await,

@@ -102,6 +102,8 @@ pub const EVENT_ID_DUE: &str = "event_id_due";
 pub const STREAM_NODE: &str = "stream_node";
 /// Streams with events of resources of a type: `[tenant, type, stream]`.
 pub const STREAM_TYPE: &str = "stream_type";
+/// When the age of a stream is looked at: `[shard, millis, tenant, stream]`.
+pub const STREAM_DUE: &str = "stream_due";
 /// Dead letters of streams: `[shard, beat, number]`.
 pub const STREAM_DEAD: &str = "stream_dead";
 /// How far a relay is in a stream: `[relay, tenant, stream]`.
@@ -120,7 +122,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 57] = [
+pub const OWN: [&str; 58] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -169,6 +171,7 @@ pub const OWN: [&str; 57] = [
     EVENT_ID_DUE,
     STREAM_NODE,
     STREAM_TYPE,
+    STREAM_DUE,
     STREAM_DEAD,
     RELAY_AT,
     RELAY_OVERTAKEN,

@@ -3,14 +3,15 @@
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::{Context, lists};
+use super::{Context, dead, lists};
+use crate::args::ListArgs;
 use crate::exit::CliError;
-use crate::output::{self, View, ago, column, text, words};
+use crate::output::{self, View, ago, column, instant, text, words};
 
 /// What brings events of streams to brokers.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill relay list\n  waybill relay show bus\n  waybill relay pause bus --reason 'the broker moves'\n  waybill relay resume bus\n  waybill relay seek bus task.node.7 --after 1200"
+    after_help = "Examples:\n  waybill relay list\n  waybill relay show bus\n  waybill relay pause bus --reason 'the broker moves'\n  waybill relay resume bus\n  waybill relay seek bus task.node.7 --after 1200\n  waybill relay dead bus\n  waybill relay overtaken bus"
 )]
 pub enum Relay {
     /// All, with what each is behind by
@@ -28,6 +29,24 @@ pub enum Relay {
     Resume(Act),
     /// Go on elsewhere in a stream: backward to send again, forward to skip
     Seek(Seek),
+    /// Events that its broker refused for good
+    #[command(
+        after_help = "Examples:\n  waybill relay dead bus\n  waybill relay dead bus -o ids | waybill dead replay -\n\nThey are dead letters of kind event: `waybill dead` shows, replays, quarantines and purges them."
+    )]
+    Dead(Listed),
+    /// Events that retention took before it had them
+    #[command(after_help = "Examples:\n  waybill relay overtaken bus\n  waybill relay overtaken bus --all -o jsonl")]
+    Overtaken(Listed),
+}
+
+/// What is listed of a relay.
+#[derive(Debug, Args)]
+pub struct Listed {
+    /// Its name in the configuration
+    pub name: String,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArgs,
 }
 
 /// A relay by its name in the configuration.
@@ -123,6 +142,18 @@ const PLACES: View<'_> = View {
     none: "it is behind in no stream",
 };
 
+const RANGES: View<'_> = View {
+    columns: &[
+        column("STREAM", |item| text(item, "stream")),
+        column("TENANT", |item| text(item, "tenant")),
+        column("FROM", |item| words(item, "from")),
+        column("TO", |item| words(item, "to")),
+        column("NOTICED", |item| instant(item, "at")),
+    ],
+    id: |item| text(item, "stream"),
+    none: "it had everything",
+};
+
 /// Runs one of them.
 pub(super) async fn run(command: &Relay, context: &mut Context<'_>) -> Result<(), CliError> {
     let (act, name, report) = match command {
@@ -132,6 +163,20 @@ pub(super) async fn run(command: &Relay, context: &mut Context<'_>) -> Result<()
         }
         Relay::Show(name) => return show(&name.name, context).await,
         Relay::Seek(args) => return seek(args, context).await,
+        Relay::Dead(args) => {
+            let filter = format!("kind=event relay={}", args.name);
+            return lists::show(
+                context,
+                &["v1", "dead-letters"],
+                &[("filter", &filter)],
+                &args.list,
+                &dead::list::VIEW,
+            )
+            .await;
+        }
+        Relay::Overtaken(args) => {
+            return lists::show(context, &["v1", "relays", &args.name, "overtaken"], &[], &args.list, &RANGES).await;
+        }
         Relay::Pause(args) => (args, "pause", "is paused: nothing more is sent"),
         Relay::Resume(args) => (args, "resume", "goes on"),
     };

@@ -12,11 +12,13 @@ use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::*;
+use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::envelope;
 use waybill_core::streams::event::{Body, Event, Op};
 use waybill_core::streams::exact::ExactRefusal;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
+use waybill_core::time::UnixMillis;
 
 use crate::host::NOW;
 
@@ -190,6 +192,16 @@ impl StreamService for FakeStreams {
     async fn seek_relay(&self, request: SeekRequest) -> Served<RelayStreamView> {
         self.record(format!("seek_relay {} {} {:?} [{}]", request.relay, request.stream, request.to, request.reason));
         Ok(RelayStreamView { stream: request.stream, upto: 2, named_to: 5, generation: 2 })
+    }
+    async fn overtaken(&self, name: &RelayName, cursor: Option<&str>, limit: usize) -> Served<Page<OvertakenRange>> {
+        self.record(format!("overtaken {name} {cursor:?} {limit}"));
+        let range = |tenant: &str, from| OvertakenRange {
+            stream: key(tenant, "task"),
+            from,
+            to: from + 2,
+            at: UnixMillis(1_764_201_600_000),
+        };
+        Ok(Page { items: vec![range("acme", 1), range("secret", 4)], next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
         Ok(StreamStats::default())

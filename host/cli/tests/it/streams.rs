@@ -177,3 +177,14 @@ fn relays_are_listed_shown_paused_resumed_and_sent_elsewhere() {
     );
     assert_eq!(ask(&host, &["relay", "seek", "bus", "task"]).run().exit, Exit::Usage);
 }
+
+#[test]
+fn what_a_relay_never_had_and_what_its_broker_refused_are_listed() {
+    let (host, streams) = streaming();
+    let ranges = ask(&host, &["relay", "overtaken", "bus", "--limit", "7"]).run();
+    assert_eq!(line(&ranges.out, "task")[..4], ["task", "acme", "1", "3"]);
+    assert_eq!(streams.calls(), ["overtaken bus None 7"]);
+    let dead = ask(&host, &["relay", "dead", "bus"]).run();
+    assert!(dead.exit == Exit::Done && dead.err.contains("no dead letter matches"), "{dead:?}");
+    assert_eq!(ask(&host, &["relay", "dead"]).run().exit, Exit::Usage);
+}

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::ids::{RelayName, ShardId, Tenant};
+use crate::outbox::records::DeadState;
 use crate::port::store::StoreError;
 use crate::streams::chunk::StoredChunk;
+use crate::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use crate::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use crate::streams::name::{StreamKey, StreamName};
 use crate::streams::reading::Selector;
@@ -51,6 +53,15 @@ pub struct DoorQuery {
     /// Stamps below this one are left out: 0, but in a mutation of the model.
     pub from: u64,
     pub limit: usize,
+}
+
+/// A row that says when the age of a stream is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueStream {
+    pub at: UnixMillis,
+    pub stream: StreamKey,
+    /// Where its stream says that its row is: one that is elsewhere was left behind.
+    pub noted: Option<UnixMillis>,
 }
 
 /// Where a stream stands.
@@ -215,6 +226,26 @@ pub trait StreamStore: Send + Sync + 'static {
         behind: Option<&StreamKey>,
         limit: usize,
     ) -> Result<RelayPage, StoreError>;
+    /// Ranges that retention took before a relay had them, by stream and number, behind one of them: at most `limit`.
+    async fn overtaken(
+        &self,
+        relay: &RelayName,
+        behind: Option<(&StreamKey, u64)>,
+        limit: usize,
+    ) -> Result<Vec<OvertakenRange>, StoreError>;
+    /// Dead letters behind a place, in their order. Fewer than `limit` = there are no others.
+    async fn stream_dead(
+        &self,
+        behind: Option<StreamDeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredDead>>, StoreError>;
+    async fn stream_dead_letter(&self, place: StreamDeadPlace) -> Result<Option<Arc<StoredDead>>, StoreError>;
+    /// Changes the condition of a dead letter. False when there is none. Not guarded: owners only add them.
+    async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError>;
+    /// Removes one for good. False when there is none.
+    async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError>;
+    /// The first rows of a shard that say when the age of a stream is looked at, by time.
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError>;
     /// A stream from its front, and the checkpoints of these relays, for upkeep.
     async fn upkeep_slice(
         &self,

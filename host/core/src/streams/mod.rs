@@ -11,6 +11,7 @@
 //! | `envelope`, `proto` | the protobuf of an event |
 //! | `chunk` | events of a stream in one record |
 //! | `records` | what the store keeps |
+//! | `dead` | dead letters, and what a relay never had |
 //! | `exact` | appends at an expected number |
 //! | `joint` | events that commit with something else |
 //! | `owner` | the state machine of a shard: adopting, numbering, the feed |
@@ -25,6 +26,7 @@
 
 pub mod access;
 pub mod chunk;
+pub mod dead;
 pub mod envelope;
 pub mod event;
 pub mod exact;

@@ -49,11 +49,13 @@ pub struct StreamRest {
     pub purged: u64,
     /// The highest place in the feed of what was trimmed or dropped as a tombstone.
     pub gone: u64,
+    /// The time of the row that says when its age is looked at; none = it has no row.
+    pub due: Option<UnixMillis>,
 }
 
 impl Default for StreamRest {
     fn default() -> Self {
-        Self { first: 1, fed: 0, purged: 0, gone: 0 }
+        Self { first: 1, fed: 0, purged: 0, gone: 0, due: None }
     }
 }
 
@@ -94,6 +96,9 @@ impl Append {
         self.events.iter().map(|event| event.packed.len() + 64).sum()
     }
 }
+
+/// An append for the doorstep of a shard of streams.
+pub type DoorAppend = (ShardId, Arc<Append>);
 
 /// What a row of the doorstep says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,6 +229,17 @@ pub enum StreamWrite {
     PutType {
         stream: StreamKey,
         resource_type: String,
+    },
+    /// Puts the row that says when the age of a stream is looked at, and takes it away.
+    PutDue {
+        shard: ShardId,
+        at: UnixMillis,
+        stream: StreamKey,
+    },
+    DeleteDue {
+        shard: ShardId,
+        at: UnixMillis,
+        stream: StreamKey,
     },
     PutCheckpoint {
         relay: RelayName,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::ids::{RelayName, ShardId, Tenant};
+use waybill_core::outbox::records::DeadState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    DueStream, FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
     StreamStore,
 };
+use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
@@ -96,6 +98,33 @@ impl StreamStore for Bounded<dyn StreamStore> {
         limit: usize,
     ) -> Result<RelayPage, StoreError> {
         within!(self.relay_streams(relay, of, behind, limit), WALK_TIMES)
+    }
+    async fn overtaken(
+        &self,
+        relay: &RelayName,
+        behind: Option<(&StreamKey, u64)>,
+        limit: usize,
+    ) -> Result<Vec<OvertakenRange>, StoreError> {
+        within!(self.overtaken(relay, behind, limit))
+    }
+    async fn stream_dead(
+        &self,
+        behind: Option<StreamDeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredDead>>, StoreError> {
+        within!(self.stream_dead(behind, limit))
+    }
+    async fn stream_dead_letter(&self, place: StreamDeadPlace) -> Result<Option<Arc<StoredDead>>, StoreError> {
+        within!(self.stream_dead_letter(place))
+    }
+    async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError> {
+        within!(self.mark_stream_dead(place, state))
+    }
+    async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
+        within!(self.remove_stream_dead(place))
+    }
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError> {
+        within!(self.streams_due(shard, limit), WALK_TIMES)
     }
     async fn upkeep_slice(
         &self,

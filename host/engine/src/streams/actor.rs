@@ -18,6 +18,7 @@ use waybill_core::time::{Monotonic, Now, SteadyClock};
 
 use super::callers::Callers;
 use super::door::DoorTimes;
+use super::due::DueLooks;
 use super::feed_trim::FeedTrim;
 use super::look::Found;
 use super::mail::{AppendReply, Mail};
@@ -99,6 +100,7 @@ impl Actor {
         let config = &shared.context.config;
         let poll = (!config.exclusive).then_some(config.poll_interval);
         let relays = settings.relays.iter().map(|plan| RelayDriver::new(plan, &shared)).collect();
+        let upkeep = Upkeep::new(DueLooks::new(owner.shard(), shared.shards()));
         // Whether the shard was lost while its streams were taken over is looked at first.
         let mut condition = outbox.watch();
         condition.mark_changed();
@@ -116,7 +118,7 @@ impl Actor {
             is_pass_open: false,
             is_upkeep_next: false,
             callers: Callers::default(),
-            upkeep: Upkeep::new(),
+            upkeep,
             relays,
             relay_read: UnderWay::default(),
             relays_rest_until: Instant::now(),

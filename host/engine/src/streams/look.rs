@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
-use waybill_core::port::stream_store::{PassFound, StreamSlice};
+use waybill_core::port::stream_store::{DueStream, PassFound, StreamSlice};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::{Built, Extras};
 use waybill_core::streams::records::Checkpoint;
 use waybill_core::time::Now;
 
 use super::actor::Actor;
+use super::due::DUE_PAGE;
 use super::feed_trim;
 use super::upkeep::UpkeepAsk;
 use crate::commit::Driven;
@@ -35,6 +36,7 @@ pub(super) enum Found {
         old: Option<u64>,
     },
     Upkeep(Result<(StreamSlice, Vec<Checkpoint>), StoreError>),
+    Due(Result<Vec<DueStream>, StoreError>),
 }
 
 impl Actor {
@@ -115,11 +117,15 @@ impl Actor {
     }
 
     fn look_for_upkeep(&mut self, ask: UpkeepAsk) {
-        let relays = self.holding(&ask.stream);
-        let store = Arc::clone(&self.shared.store);
-        self.look.begin(async move {
-            Found::Upkeep(store.upkeep_slice(&ask.stream, &relays, ask.after, ask.bytes_max).await)
-        });
+        let (store, shard) = (Arc::clone(&self.shared.store), self.owner.shard());
+        match ask {
+            UpkeepAsk::Stream { stream, after, bytes_max } => {
+                let relays = self.holding(&stream);
+                self.look
+                    .begin(async move { Found::Upkeep(store.upkeep_slice(&stream, &relays, after, bytes_max).await) });
+            }
+            UpkeepAsk::Due => self.look.begin(async move { Found::Due(store.streams_due(shard, DUE_PAGE).await) }),
+        }
     }
 
     /// Makes a commit of what was read.
@@ -149,7 +155,11 @@ impl Actor {
                 // Nothing was read of the doorstep, so nothing that waits for a pass joins.
                 Ok((PassFound::default(), Extras { act, trim_feed: None }))
             }
-            Found::Pass { found: Err(error), .. } => Err(error),
+            Found::Due(Ok(rows)) => {
+                let act = self.upkeep.found_due(rows, self.owner.record().beat, self.steady.at(now));
+                Ok((PassFound::default(), Extras { act, trim_feed: None }))
+            }
+            Found::Pass { found: Err(error), .. } | Found::Due(Err(error)) => Err(error),
             Found::Upkeep(Err(error)) => {
                 self.upkeep.not_applied();
                 Err(error)

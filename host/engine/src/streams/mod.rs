@@ -17,6 +17,7 @@
 //! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
 //! | `upkeep` | which streams are merged, trimmed and compacted next |
 //! | `notes` | what upkeep remembers of streams |
+//! | `due` | when idle streams are looked for whose age is due |
 //! | `relay` | from streams to brokers |
 //! | `rings` | what was published of late, for the readers of this host |
 //! | `follow` | what other hosts publish, from the feeds of their shards |
@@ -29,6 +30,7 @@ mod actor;
 mod callers;
 mod config;
 mod door;
+mod due;
 mod feed_trim;
 mod flight;
 mod follow;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamActed;
-use waybill_core::port::stream_store::StreamSlice;
+use waybill_core::port::stream_store::{DueStream, StreamSlice};
 use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::limits::{COMPACT_RESOURCES_MAX, MERGE_FAN, SEALED_BYTES, SEALED_EVENTS, UPKEEP_BYTES_MAX};
 use waybill_core::streams::name::StreamKey;
@@ -21,9 +21,10 @@ use waybill_core::streams::owner::Published;
 use waybill_core::streams::records::Checkpoint;
 use waybill_core::streams::rules::Rules;
 use waybill_core::streams::settings::StreamsSettings;
-use waybill_core::streams::upkeep::{Act, Latest, MergeSettings, Retention, UpkeepView, compact, merge, trim};
+use waybill_core::streams::upkeep::{Act, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim};
 use waybill_core::time::UnixMillis;
 
+use super::due::DueLooks;
 use super::mail::PurgeAsk;
 use super::meter::StreamMeter;
 use super::notes::{Front, Notes, Stage};
@@ -33,10 +34,11 @@ const AGES_EVERY: Duration = Duration::from_secs(1);
 /// A compacted stream that was appended to is gone through this often at most.
 const COMPACT_EVERY: Duration = Duration::from_secs(60);
 /// What is to be read for the next act.
-pub(super) struct UpkeepAsk {
-    pub stream: StreamKey,
-    pub after: u64,
-    pub bytes_max: usize,
+pub(super) enum UpkeepAsk {
+    /// A stream behind a number.
+    Stream { stream: StreamKey, after: u64, bytes_max: usize },
+    /// Which streams are due for a look at their age.
+    Due,
 }
 
 #[derive(Clone, Debug)]
@@ -61,10 +63,11 @@ pub(super) struct Upkeep {
     current: Option<Job>,
     out: Option<Out>,
     aged_at: Instant,
+    due: DueLooks,
 }
 
 impl Upkeep {
-    pub fn new() -> Self {
+    pub fn new(due: DueLooks) -> Self {
         Self {
             notes: Notes::default(),
             queue: VecDeque::new(),
@@ -74,6 +77,7 @@ impl Upkeep {
             current: None,
             out: None,
             aged_at: Instant::now(),
+            due,
         }
     }
 
@@ -114,6 +118,9 @@ impl Upkeep {
             return None;
         }
         self.look_at_ages(now, settings);
+        if self.purges.is_empty() && self.due.is_due(now) {
+            return Some(UpkeepAsk::Due);
+        }
         let job = match self.purges.front() {
             Some((ask, _)) => Job { stream: ask.stream.clone(), stage: Stage::Purge },
             None => self.queue.pop_front()?,
@@ -127,7 +134,7 @@ impl Upkeep {
         };
         let stream = job.stream.clone();
         self.current = Some(job);
-        Some(UpkeepAsk { stream, after, bytes_max })
+        Some(UpkeepAsk::Stream { stream, after, bytes_max })
     }
 
     fn look_at_ages(&mut self, now: UnixMillis, settings: &StreamsSettings) {
@@ -148,6 +155,18 @@ impl Upkeep {
         }
     }
 
+    /// Takes up the streams whose rows say that they are due. Answers the act for rows that lie wrong.
+    pub fn found_due(&mut self, rows: Vec<DueStream>, beat: u64, now: UnixMillis) -> Option<Act> {
+        let (streams, act) = self.due.found(rows, beat, now);
+        for stream in streams {
+            // Without room for a note it is found again.
+            if self.notes.take_in(&stream).is_some() {
+                self.queue(stream, Some(Stage::Front { bytes_max: UPKEEP_BYTES_MAX }));
+            }
+        }
+        act
+    }
+
     /// The act for what was read, if any. Without one the stream goes on to what follows.
     pub fn decide(
         &mut self,
@@ -161,7 +180,10 @@ impl Upkeep {
         let (stream, rules) = (job.stream.clone(), Rules::default());
         let view = UpkeepView::new(stream.clone(), beat, slice, holding, rules);
         let act = match job.stage {
-            Stage::Front { .. } => trim(&view, &settings.retention(&stream.name), now, rules),
+            Stage::Front { .. } => {
+                let retention = settings.retention(&stream.name);
+                trim(&view, &retention, now, rules).or_else(|| due(&view, self.due.shard(), &retention, now))
+            }
             Stage::Merge => merge(&view, MergeSettings::default(), rules),
             Stage::Survey { after } => {
                 self.survey(&view, slice, after, now, settings);
@@ -182,6 +204,7 @@ impl Upkeep {
         };
         match act {
             Some(act) => {
+                self.due.acts(&act);
                 self.out = Some(Out { job, events: act.events });
                 Some(act)
             }

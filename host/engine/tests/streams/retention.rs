@@ -150,6 +150,31 @@ async fn retention_waits_for_a_relay_that_holds_and_not_for_one_that_does_not() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn streams_that_nobody_appends_to_go_by_their_age_though_the_host_that_numbered_them_is_gone() {
+    let world = World::with(|settings| {
+        let mut pattern = PatternSettings::new(StreamPattern::parse("aged.**").unwrap());
+        pattern.retention.keep_age = Some(Duration::from_secs(600));
+        settings.patterns = vec![pattern];
+    });
+    let host = world.start().await;
+    host.append("aged.a", &["x-1"]).await;
+    host.append("other", &["x-2"]).await;
+    pass(seconds(30)).await;
+    host.append("aged.b", &["x-3"]).await;
+    let rows = || world.memory.read(|tables| tables.streams.due.len());
+    eventually("each has a row", async || rows() == 2).await;
+    host.crash().await;
+    let host = world.start().await;
+    pass(seconds(540)).await;
+    assert_eq!((world.chunks("aged.a"), rows()), (1, 2), "it isn't old yet");
+    pass(seconds(45)).await;
+    assert_eq!((world.chunks("aged.a"), world.chunks("aged.b"), rows()), (0, 1, 1), "the older one");
+    pass(seconds(60)).await;
+    assert_eq!((world.chunks("aged.b"), world.chunks("other"), rows()), (0, 1, 0));
+    host.drain().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_id_is_known_for_its_time_and_is_a_new_one_then() {
     let world = World::with(|settings| settings.events.keep_ids = seconds(60));
     let host = world.start().await;

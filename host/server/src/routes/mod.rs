@@ -109,6 +109,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(subscribe::ticket))
         .routes(routes!(relays::list))
         .routes(routes!(relays::show))
+        .routes(routes!(relays::overtaken))
         .routes(routes!(relays::pause))
         .routes(routes!(relays::resume))
         .routes(routes!(relays::seek))

@@ -41,8 +41,8 @@ pub(crate) struct ListQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
     /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`. Of dead letters also
-    /// `kind=message`, `kind=saga`, `kind=inbox`, of stuck sagas `definition=order step=charge`, and of received messages
-    /// `consumer=ship source=shop context=sales`.
+    /// `kind=message`, `kind=saga`, `kind=inbox`, `kind=event`, of stuck sagas `definition=order step=charge`, of received messages
+    /// `consumer=ship source=shop context=sales`, and of events `relay=bus`.
     #[serde(default)]
     pub filter: String,
     /// `next_cursor` of the page before.

@@ -2,8 +2,9 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use http::Uri;
 use waybill_api::list::List;
-use waybill_api::relays::{RelayAct, RelayDetailView, RelayPlace, RelayStatus, SeekRelay, StreamEnd};
+use waybill_api::relays::{Overtaken, RelayAct, RelayDetailView, RelayPlace, RelayStatus, SeekRelay, StreamEnd};
 use waybill_core::ids::RelayName;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::streams::{RelayDetail, RelayView, SeekRequest, SeekTo};
@@ -12,6 +13,7 @@ use waybill_core::streams::name::StreamKey;
 
 use super::dead_letters::note;
 use super::ok;
+use super::query::{Cursors, PageQuery, page, query};
 use super::streams::{named, service};
 use crate::app::App;
 use crate::body;
@@ -58,10 +60,37 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let RelayDetail { view, mut behind } = service(&app)?.relay(&relay(&name)?).await?;
-    behind.retain(|place| {
-        caller.sees(Some(place.stream.tenant.as_str())) && caller.0.has(StreamRight::Read, &place.stream.name)
-    });
+    behind.retain(|place| may_see(&caller, &place.stream));
     ok(&RelayDetailView::new(seen(&caller, view), behind))
+}
+
+/// List what a relay never had
+///
+/// Events that retention took before it had sent them, by stream and number. A credential of some tenants sees theirs: a page may be short
+/// and not the last.
+#[utoipa::path(get, path = "/v1/relays/{name}/overtaken", tag = "relays", operation_id = "listOvertaken",
+    params(("name" = String, Path, description = "Relay."), PageQuery),
+    responses((status = 200, description = "A page.", body = List<Overtaken>), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn overtaken(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let asked: PageQuery = query(&uri)?;
+    let limit = page(asked.limit)?;
+    let relay = relay(&name)?;
+    let cursors = Cursors::of("overtaken", None, relay.as_str());
+    let inner = cursors.read(asked.cursor.as_deref())?;
+    let found = service(&app)?.overtaken(&relay, inner.as_deref(), limit).await?;
+    let seen = found.items.into_iter().filter(|range| may_see(&caller, &range.stream)).map(Overtaken::from);
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(seen.collect()) })
+}
+
+/// Whether a caller may see something of a stream.
+fn may_see(caller: &Caller, stream: &StreamKey) -> bool {
+    caller.sees(Some(stream.tenant.as_str())) && caller.0.has(StreamRight::Read, &stream.name)
 }
 
 /// Send nothing more

@@ -77,3 +77,21 @@ async fn who_sees_some_tenants_sees_their_streams_and_lag_and_nothing_of_others(
     assert_eq!((&shown["reason"], shown["behind"].as_array().unwrap().len()), (&json!(null), 1));
     assert_eq!(shown["behind"][0]["tenant"], "acme");
 }
+
+#[tokio::test]
+async fn what_a_relay_never_had_is_listed_to_whoever_may_see_its_streams() {
+    let tokens = vec![token("acme", &["acme"], &[Role::Viewer]), token("all", &["*"], &[Role::Viewer])];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let list = async |name: &str, path: &'static str| {
+        api.send(with(get(path), "authorization", &format!("Bearer {name}"))).await
+    };
+    let all = list("all", "/v1/relays/bus/overtaken?limit=7").await.json();
+    assert_eq!(all["items"].as_array().unwrap().len(), 2);
+    let range = &all["items"][0];
+    assert_eq!((&range["stream"], &range["from"], &range["to"]), (&json!("task"), &json!(1), &json!(3)));
+    assert_eq!(api.streams().calls(), ["overtaken bus None 7"]);
+    let acme = list("acme", "/v1/relays/bus/overtaken").await.json();
+    assert_eq!((acme["items"].as_array().unwrap().len(), &acme["items"][0]["tenant"]), (1, &json!("acme")));
+    let foreign = list("all", "/v1/relays/bus/overtaken?cursor=abc").await;
+    assert_eq!(foreign.problem().0, 400);
+}

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use waybill_core::ids::{EventId, Tenant};
-use waybill_core::outbox::records::Malformed;
+use waybill_core::outbox::records::{DeadState, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::chunk::{Chunk, ChunkError, StoredChunk};
+use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use waybill_core::streams::envelope::EventHead;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::records::{
@@ -54,13 +55,16 @@ pub fn of_rest(rest: &StreamRest) -> Object {
         ("fed", number(rest.fed)),
         ("purged", number(rest.purged)),
         ("gone", number(rest.gone)),
+        // 0 = none.
+        ("due", number(rest.due.map_or(0, |due| due.0))),
     ])
 }
 
 pub fn rest(key: &RecordIdKey, fields: &Object) -> Result<StreamRest, StoreError> {
     refuse_held(STREAM_REST, key, fields)?;
     let field = |name: &str| field(STREAM_REST, key, fields, name);
-    Ok(StreamRest { first: field("first")?, fed: field("fed")?, purged: field("purged")?, gone: field("gone")? })
+    let due = Some(UnixMillis(field("due")?)).filter(|due| due.0 > 0);
+    Ok(StreamRest { first: field("first")?, fed: field("fed")?, purged: field("purged")?, gone: field("gone")?, due })
 }
 
 pub fn of_chunk(chunk: &Chunk) -> Object {
@@ -262,6 +266,29 @@ pub fn dead(row: &Row) -> Result<StreamDead, StoreError> {
     decode_dead(&data).map_err(|error| unreadable(STREAM_DEAD, &row.key, error))
 }
 
+/// The same with its place and its condition.
+pub fn stored_dead(place: StreamDeadPlace, row: &Row) -> Result<StoredDead, StoreError> {
+    let instant = |name: &str| millis_of(row.fields.get(name)).map(UnixMillis);
+    let state = match text_of(row.fields.get("status")) {
+        Some("quarantined") => DeadState::Quarantined {
+            note: text_of(row.fields.get("note")).unwrap_or_default().to_owned(),
+            at: instant("quarantined_at").unwrap_or_default(),
+        },
+        _ => DeadState::Dead,
+    };
+    let died_at = instant("died_at").ok_or_else(|| lacks(STREAM_DEAD, &row.key, "died_at"))?;
+    Ok(StoredDead { place, dead: dead(row)?, state, died_at })
+}
+
+/// Writes the condition of a dead letter into its row.
+pub fn put_dead_state(fields: &mut Object, state: &DeadState) {
+    fields.insert("status", text(state.word()));
+    if let DeadState::Quarantined { note, at } = state {
+        fields.insert("note", text(note));
+        fields.insert("quarantined_at", millis(at.0));
+    }
+}
+
 /// Of a range that a relay didn't get before retention took it.
 pub fn of_overtaken(to: u64, at: u64) -> Object {
     object([("to", number(to)), ("at", millis(at))])
@@ -270,4 +297,10 @@ pub fn of_overtaken(to: u64, at: u64) -> Object {
 /// The last number of such a range.
 pub fn overtaken(row: &Row) -> Result<u64, StoreError> {
     field(RELAY_OVERTAKEN, &row.key, &row.fields, "to")
+}
+
+/// Such a range with the place in its key.
+pub fn overtaken_range((stream, from): (StreamKey, u64), row: &Row) -> Result<OvertakenRange, StoreError> {
+    let at = millis_of(row.fields.get("at")).ok_or_else(|| lacks(RELAY_OVERTAKEN, &row.key, "at"))?;
+    Ok(OvertakenRange { stream, from, to: overtaken(row)?, at: UnixMillis(at) })
 }

@@ -10,15 +10,15 @@ use waybill_surreal::{Bound, Object, RecordIdKey, Transaction};
 use super::door;
 use super::ids::Recorded;
 use super::keys::{
-    checkpoint_key, chunk_key, dead_key, event_id_key, feed_key, overtaken_key, selected_key, stream_key,
+    checkpoint_key, chunk_key, dead_key, due_key, event_id_key, feed_key, overtaken_key, selected_key, stream_key,
 };
 use crate::fault::store_error;
 use crate::quarantine::put;
 use crate::rows::streams as rows;
 use crate::store::SurrealStore;
 use crate::tables::{
-    EVENT, EVENT_ID, EVENT_ID_DUE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_FEED,
-    STREAM_NODE, STREAM_REST, STREAM_TYPE, door_key,
+    EVENT, EVENT_ID, EVENT_ID_DUE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE,
+    STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_TYPE, door_key,
 };
 
 /// Feed records removed at once.
@@ -91,6 +91,10 @@ impl Changes {
             StreamWrite::PutType { stream, resource_type } => {
                 Change::Put(STREAM_TYPE, selected_key(stream, resource_type), Object::default())
             }
+            StreamWrite::PutDue { shard, at, stream } => {
+                Change::Put(STREAM_DUE, due_key(*shard, *at, stream), Object::default())
+            }
+            StreamWrite::DeleteDue { shard, at, stream } => Change::Delete(STREAM_DUE, due_key(*shard, *at, stream)),
             StreamWrite::PutCheckpoint { relay, stream, checkpoint } => {
                 Change::Put(RELAY_AT, checkpoint_key(relay, stream), rows::of_checkpoint(checkpoint)?)
             }

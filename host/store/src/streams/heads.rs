@@ -71,7 +71,9 @@ impl<'t> Snapshot<'t> {
             Read::Unreadable => {
                 let last = if let Read::There(head) = &head { head.last } else { found.last };
                 let first = found.from.unwrap_or(last).saturating_add(1);
-                StreamRest { first, fed: found.fed, purged: last, gone: self.feed_end(stream).await? }
+                let gone = self.feed_end(stream).await?;
+                // Its row, if it has one, is found and taken away when its time comes.
+                StreamRest { first, fed: found.fed, purged: last, gone, due: None }
             }
         };
         let head = match head {

@@ -4,6 +4,7 @@
 
 use ulid::Ulid;
 use waybill_core::ids::{RelayName, ShardId, Tenant};
+use waybill_core::streams::dead::StreamDeadPlace;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::records::EventIdKey;
 use waybill_core::time::UnixMillis;
@@ -99,14 +100,58 @@ pub fn event_id_due_key(at: UnixMillis) -> RecordIdKey {
     key([number(at.0), text(Ulid::new().to_string())])
 }
 
+/// `[shard, millis, tenant, stream]`: when the age of a stream is looked at.
+pub fn due_key(shard: ShardId, at: UnixMillis, stream: &StreamKey) -> RecordIdKey {
+    key([shard_value(shard), number(at.0), text(stream.tenant.as_str()), text(stream.name.as_str())])
+}
+
+/// The time and the stream in a [`due_key`].
+pub fn due_in(of: &RecordIdKey) -> Option<(UnixMillis, StreamKey)> {
+    let at = (parts(of).len() == 4).then(|| part(of, 1)).flatten()?;
+    Some((UnixMillis(at), named_at(of, 2)?))
+}
+
 /// `[shard, beat, number]`: one of the dead letters of a commit.
 pub fn dead_key(shard: ShardId, beat: u64, place: u32) -> RecordIdKey {
     key([shard_value(shard), number(beat), int(i64::from(place))])
 }
 
+/// The place that a [`dead_key`] names.
+pub fn dead_place(of: &RecordIdKey) -> Option<StreamDeadPlace> {
+    let [shard, beat, number] = [part(of, 0)?, part(of, 1)?, part(of, 2)?];
+    let place =
+        StreamDeadPlace { shard: ShardId(u16::try_from(shard).ok()?), beat, number: u32::try_from(number).ok()? };
+    (parts(of).len() == 3).then_some(place)
+}
+
+/// Dead letters of all shards, behind one of them.
+pub fn dead_behind(behind: Option<StreamDeadPlace>) -> (Bound, Bound) {
+    let from = match behind {
+        Some(place) => Bound::Excluded(dead_key(place.shard, place.beat, place.number)),
+        None => Bound::Included(key([int(0)])),
+    };
+    // Texts come behind numbers.
+    (from, Bound::Excluded(key([text("")])))
+}
+
 /// `[relay, tenant, stream]`, of a checkpoint.
 pub fn checkpoint_key(relay: &RelayName, stream: &StreamKey) -> RecordIdKey {
     key([text(relay.as_str()), text(stream.tenant.as_str()), text(stream.name.as_str())])
+}
+
+/// The stream and the first number that an [`overtaken_key`] names.
+pub fn overtaken_in(of: &RecordIdKey) -> Option<(StreamKey, u64)> {
+    (parts(of).len() == 4).then(|| Some((named_at(of, 1)?, part(of, 3)?))).flatten()
+}
+
+/// What a relay never had, behind one range of it.
+pub fn overtaken_behind(relay: &RelayName, behind: Option<(&StreamKey, u64)>) -> (Bound, Bound) {
+    let from = match behind {
+        Some((stream, from)) => Bound::Excluded(overtaken_key(relay, stream, from)),
+        None => Bound::Included(key([text(relay.as_str())])),
+    };
+    // Lists come behind texts.
+    (from, Bound::Excluded(key([text(relay.as_str()), array([])])))
 }
 
 /// `[relay, tenant, stream, from]`.

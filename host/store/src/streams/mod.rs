@@ -14,6 +14,8 @@
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
 //! | `relay` | what relays and upkeep read |
+//! | `dead` | dead letters, and what relays never had |
+//! | `due` | when the age of streams is looked at |
 //! | `pauses` | which relays operators paused |
 //! | `incarnation` | which incarnation of its data a store is |
 //! | `keys` | keys and ranges |
@@ -24,7 +26,9 @@
 mod changes;
 mod chunks;
 mod commit;
+mod dead;
 mod door;
+mod due;
 mod exact;
 mod feed;
 mod heads;
@@ -41,11 +45,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::ids::{RelayName, ShardId, Tenant};
+use waybill_core::outbox::records::DeadState;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
+    DueStream, FeedSlice, PassFound, PassQuery, RelayPage, RelaySlice, ScanQuery, ShardOf, StreamSlice, StreamStanding,
     StreamStore,
 };
+use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
@@ -58,8 +64,8 @@ use waybill_surreal::Bound;
 use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{STREAM_SHARD, shard_key, unsigned};
-use heads::Snapshot;
 pub use door::{door_rows, put as put_door_rows};
+use heads::Snapshot;
 pub use joint::Joint;
 
 /// Reads of one snapshot: what couldn't be read is set aside behind it.
@@ -184,6 +190,39 @@ impl StreamStore for SurrealStore {
         limit: usize,
     ) -> Result<RelayPage, StoreError> {
         read!(self, |snapshot| relay::streams(snapshot, relay, of, behind, limit))
+    }
+
+    async fn overtaken(
+        &self,
+        relay: &RelayName,
+        behind: Option<(&StreamKey, u64)>,
+        limit: usize,
+    ) -> Result<Vec<OvertakenRange>, StoreError> {
+        read!(self, |snapshot| dead::overtaken(snapshot, relay, behind, limit))
+    }
+
+    async fn stream_dead(
+        &self,
+        behind: Option<StreamDeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredDead>>, StoreError> {
+        read!(self, |snapshot| dead::page(snapshot, behind, limit))
+    }
+
+    async fn stream_dead_letter(&self, place: StreamDeadPlace) -> Result<Option<Arc<StoredDead>>, StoreError> {
+        read!(self, |snapshot| dead::letter(snapshot, place))
+    }
+
+    async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError> {
+        dead::change(self, place, Some(state)).await
+    }
+
+    async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
+        dead::change(self, place, None).await
+    }
+
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError> {
+        read!(self, |snapshot| due::first(snapshot, shard, limit))
     }
 
     async fn upkeep_slice(

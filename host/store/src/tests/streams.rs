@@ -38,6 +38,7 @@ pub(super) async fn one_of_each(store: &SurrealStore) {
     let rest = StreamRest { fed: 1, ..StreamRest::default() };
     let writes = vec![
         StreamWrite::PutRest { stream: good.stream.clone(), rest },
+        StreamWrite::PutDue { shard: SHARD, at: UnixMillis(9), stream: good.stream.clone() },
         StreamWrite::PutNode { stream: good.stream.clone(), node: "n".into() },
         StreamWrite::PutType { stream: good.stream.clone(), resource_type: "T".into() },
         id_of(&good, 0, 1),
@@ -55,7 +56,10 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
     let mut asked = store.stream_pass(SHARD, &query).await.unwrap();
     asked.ids.remove(&(tenant("acme"), event_id("bad")));
     store.forget_ids(UnixMillis(1_000), 100).await.unwrap();
+    let due = store.streams_due(SHARD, 100).await.unwrap();
     let pass = all_at_door(store, SHARD).await;
+    let for_operators =
+        (store.stream_dead(None, 100).await.unwrap(), store.overtaken(&relay("mail"), None, 100).await.unwrap());
     let _found_anew = store.stream_slice(&bad, 0, ALL_BYTES).await.unwrap();
     let mut of_relay =
         store.relay_streams(&relay("mail"), ShardOf { shard: SHARD, count: 1 }, None, 100).await.unwrap().streams;
@@ -73,7 +77,7 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
         scans.push(store.scan_streams(&behind).await.unwrap());
     }
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {of_relay:?} {scans:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {of_relay:?} {due:?} {scans:?} {for_operators:?}",
         asked.ids,
         pass.rows,
         pass.streams,
@@ -184,7 +188,7 @@ async fn a_head_that_can_not_be_read_gives_no_number_twice() {
 
     // Also where nothing is kept of it, and where the row is gone altogether.
     let delete = [2, 3, 4, 5].map(|key| StreamWrite::DeleteChunk { stream: stream("a"), key });
-    let rest = StreamRest { first: 6, fed: 0, purged: 0, gone: 2 };
+    let rest = StreamRest { first: 6, gone: 2, ..StreamRest::default() };
     let put = StreamWrite::PutRest { stream: stream("a"), rest };
     writer.write(&store, delete.into_iter().chain([put]).collect()).await;
     sql(&store, "DELETE stream:['acme', 'a']").await.unwrap();
@@ -200,7 +204,7 @@ async fn a_head_that_can_not_be_read_gives_no_number_twice() {
 async fn where_nobody_knows_what_is_kept_readers_from_before_begin_anew() {
     let store = memory().await;
     let mut writer = worked(&store).await;
-    let rest = StreamRest { first: 3, fed: 3, purged: 1, gone: 1 };
+    let rest = StreamRest { first: 3, fed: 3, purged: 1, gone: 1, due: None };
     let writes = vec![
         StreamWrite::DeleteChunk { stream: stream("a"), key: 2 },
         StreamWrite::PutRest { stream: stream("a"), rest },
@@ -209,7 +213,7 @@ async fn where_nobody_knows_what_is_kept_readers_from_before_begin_anew() {
     spoil(&store, "stream_rest:['acme', 'a']").await;
     for _ in 0..2 {
         let found = store.stream_slice(&stream("a"), 0, ALL_BYTES).await.unwrap().rest;
-        assert_eq!(found, StreamRest { first: 3, fed: 3, purged: 4, gone: writer.record.pos });
+        assert_eq!(found, StreamRest { first: 3, fed: 3, purged: 4, gone: writer.record.pos, due: None });
     }
     assert_eq!(in_quarantine(&store).await, ["stream_rest"]);
     writer.write(&store, vec![StreamWrite::PutRest { stream: stream("a"), rest }]).await;

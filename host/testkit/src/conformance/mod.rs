@@ -251,6 +251,7 @@ macro_rules! stream_store_conformance {
             stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
             stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes
             stream_owner: events_with_numbers_from_elsewhere_are_named_from_the_first_that_is_kept
+            stream_owner: rows_that_say_when_streams_are_due_come_by_time_and_by_shard
             stream_owner: who_takes_over_goes_on_where_the_one_before_ended
             stream_reads: a_stream_that_is_not_there_is_empty
             stream_reads: a_slice_goes_on_behind_any_position_whatever_was_merged
@@ -262,6 +263,7 @@ macro_rules! stream_store_conformance {
             stream_reads: streams_are_listed_by_name_in_pages_with_where_they_stand
             stream_reads: who_scans_again_reads_what_he_lacks
             stream_reads: checkpoints_come_back_and_relays_read_on_behind_them
+            stream_reads: dead_letters_and_what_a_relay_never_had_are_listed_in_pages
             stream_reads: a_relay_goes_through_all_streams_of_its_shard
         );
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::commit::{Step, StoreAnswer};
+use waybill_core::ids::ShardId;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore as Store;
 use waybill_core::streams::envelope::EventHead;
@@ -13,14 +14,14 @@ use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::{
     Direct, DirectAnswer, Extras, OwnerConfig, StreamOwner, Ticket, take_answer, takeover,
 };
-use waybill_core::streams::records::StreamCommitted;
+use waybill_core::streams::records::{StreamCommitted, StreamRest, StreamWrite};
 use waybill_core::streams::relay::Relays;
 use waybill_core::streams::rules::Rules;
 use waybill_core::streams::upkeep::{Act, MergeSettings, UpkeepView, merge};
 use waybill_core::time::{Monotonic, Now};
 
 use super::samples::{SHARD, T0};
-use super::stream_samples::{ALL_BYTES, all_at_door, append, exact, found, stream};
+use super::stream_samples::{ALL_BYTES, Writer, all_at_door, append, at, exact, found, stream};
 
 /// Appenders of each kind, and appends of each.
 const APPENDERS: u64 = 4;
@@ -213,6 +214,31 @@ pub async fn events_with_numbers_from_elsewhere_are_named_from_the_first_that_is
     let feed = store.feed(SHARD, 0, 10).await.unwrap();
     let named: Vec<_> = feed.iter().flat_map(|record| &record.parts).map(|part| (part.from, part.to)).collect();
     assert_eq!(named, [(7, 10), (11, 15)]);
+}
+
+pub async fn rows_that_say_when_streams_are_due_come_by_time_and_by_shard(store: &impl Store) {
+    let mut writer = Writer::new();
+    let put = |shard, pos, name: &str| StreamWrite::PutDue { shard, at: at(pos), stream: stream(name) };
+    let rest = StreamRest { due: Some(at(5)), ..StreamRest::default() };
+    let writes = vec![
+        put(SHARD, 30, "a"),
+        put(SHARD, 5, "b"),
+        put(SHARD, 5, "a"),
+        put(ShardId(1), 1, "c"),
+        StreamWrite::PutRest { stream: stream("b"), rest },
+    ];
+    writer.write(store, writes).await;
+    let due = async |shard, limit| {
+        let found = store.streams_due(shard, limit).await.unwrap();
+        found.into_iter().map(|row| (row.at, row.stream, row.noted)).collect::<Vec<_>>()
+    };
+    let all = [(at(5), stream("a"), None), (at(5), stream("b"), Some(at(5))), (at(30), stream("a"), None)];
+    assert_eq!(due(SHARD, 10).await, all);
+    assert_eq!(due(SHARD, 2).await, all[..2]);
+    assert_eq!(due(ShardId(1), 10).await, [(at(1), stream("c"), None)]);
+    let gone = StreamWrite::DeleteDue { shard: SHARD, at: at(5), stream: stream("a") };
+    writer.write(store, vec![gone]).await;
+    assert_eq!(due(SHARD, 10).await, all[1..]);
 }
 
 pub async fn who_takes_over_goes_on_where_the_one_before_ended(store: &impl Store) {

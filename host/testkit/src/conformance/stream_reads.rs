@@ -1,11 +1,15 @@
 //! What readers, relays and upkeep are shown: slices from any position, the feed, scans, checkpoints.
 
-use waybill_core::ids::ShardId;
+use waybill_core::ids::{RelayName, ShardId};
+use waybill_core::outbox::records::DeadState;
 use waybill_core::port::stream_store::{RelaySlice, ScanFrom, ScanQuery, ShardOf, StreamSlice, StreamStore as Store};
 use waybill_core::streams::chunk::{Chunk, StoredEvent};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
-use waybill_core::streams::records::{Checkpoint, FeedPart, FeedRecord, StreamHead, StreamRest, StreamWrite};
+use waybill_core::streams::records::{
+    Checkpoint, FeedPart, FeedRecord, Refusal, StreamDead, StreamHead, StreamRest, StreamWrite,
+};
+use waybill_core::time::UnixMillis;
 
 use super::samples::{SHARD, tenant};
 use super::stream_samples::{ALL_BYTES, Writer, at, chunk, name, put_chunk, relay, stored, stream};
@@ -97,7 +101,7 @@ pub async fn a_slice_ends_at_its_bytes_and_has_one_chunk_at_least(store: &impl S
 pub async fn what_is_kept_of_a_stream_is_told_with_what_is_left_of_it(store: &impl Store) {
     let (mut writer, of) = (Writer::new(), stream("a"));
     singles(store, &mut writer, &of, 5).await;
-    let rest = StreamRest { first: 4, fed: 5, purged: 2, gone: 3 };
+    let rest = StreamRest { first: 4, fed: 5, purged: 2, gone: 3, due: Some(at(7)) };
     let delete = (1..=3).map(|key| StreamWrite::DeleteChunk { stream: of.clone(), key });
     let writes = delete.chain([StreamWrite::PutRest { stream: of.clone(), rest }]);
     writer.write(store, writes.collect()).await;
@@ -193,7 +197,7 @@ pub async fn a_feed_record_comes_with_its_events_whatever_was_merged(store: &imp
     assert_eq!(slice.record.parts, parts);
     let lasts = |at: usize| slice.parts[at].1.iter().map(|stored| stored.last).collect::<Vec<_>>();
     assert_eq!((lasts(0), lasts(1)), (vec![6, 7], vec![1]));
-    let rest = StreamRest { first: 1, fed: 7, purged: 3, gone: 2 };
+    let rest = StreamRest { first: 1, fed: 7, purged: 3, gone: 2, due: None };
     writer.write(store, vec![StreamWrite::PutRest { stream: a.clone(), rest }]).await;
     merge(store, &mut writer, &a, 3..=7).await;
     for pos in 3..=5 {
@@ -357,6 +361,53 @@ pub async fn checkpoints_come_back_and_relays_read_on_behind_them(store: &impl S
     writer.write(store, vec![put(&settled)]).await;
     assert_eq!(store.relay_slice(&relay, &of, 0, ALL_BYTES).await.unwrap().checkpoint, settled);
     assert_eq!(store.relay_slice(&other, &of, 0, 0).await.unwrap().checkpoint, Checkpoint::default());
+}
+
+pub async fn dead_letters_and_what_a_relay_never_had_are_listed_in_pages(store: &impl Store) {
+    let (mut writer, of, relay, other) = (Writer::new(), stream("a"), relay("mail"), relay("other"));
+    let dead = |seq: u64| {
+        let why = Refusal { code: "POISON".into(), reason: format!("no {seq}") };
+        let packed = bytes::Bytes::from_static(b"packed");
+        StreamWrite::PutDead(Box::new(StreamDead::Relay { relay: relay.clone(), stream: of.clone(), seq, packed, why }))
+    };
+    let note = |relay: &RelayName, from: u64| StreamWrite::NoteOvertaken {
+        relay: relay.clone(),
+        stream: of.clone(),
+        from,
+        to: from + 1,
+    };
+    assert!(store.stream_dead(None, 10).await.unwrap().is_empty());
+    writer.write(store, vec![dead(1), dead(2), note(&relay, 1), note(&other, 3)]).await;
+    writer.write(store, vec![dead(3), note(&relay, 7)]).await;
+    let (mut behind, mut places, mut seqs) = (None, Vec::new(), Vec::new());
+    loop {
+        let page = store.stream_dead(behind, 2).await.unwrap();
+        seqs.extend(page.iter().filter_map(|letter| letter.seq()));
+        places.extend(page.iter().map(|letter| letter.place));
+        behind = places.last().copied();
+        if page.len() < 2 {
+            break;
+        }
+    }
+    assert_eq!(seqs, [1, 2, 3]);
+    let letter = store.stream_dead_letter(places[1]).await.unwrap().unwrap();
+    assert_eq!((letter.seq(), letter.why().code.as_str(), &letter.state), (Some(2), "POISON", &DeadState::Dead));
+    assert!(letter.died_at.0 > 0 && letter.relay() == Some(&relay) && letter.packed() == b"packed");
+    let fenced = DeadState::Quarantined { note: "later".into(), at: UnixMillis(77) };
+    assert!(store.mark_stream_dead(places[1], &fenced).await.unwrap());
+    let letter = store.stream_dead_letter(places[1]).await.unwrap().unwrap();
+    assert_eq!((letter.seq(), &letter.state), (Some(2), &fenced));
+    assert!(store.remove_stream_dead(places[1]).await.unwrap());
+    assert!(!store.remove_stream_dead(places[1]).await.unwrap(), "it is gone");
+    assert!(!store.mark_stream_dead(places[1], &fenced).await.unwrap());
+    assert_eq!(store.stream_dead_letter(places[1]).await.unwrap(), None);
+    assert_eq!(store.stream_dead(None, 10).await.unwrap().len(), 2);
+    let ranges = store.overtaken(&relay, None, 1).await.unwrap();
+    assert_eq!(ranges.iter().map(|range| (range.from, range.to)).collect::<Vec<_>>(), [(1, 2)]);
+    let next = store.overtaken(&relay, Some((&of, 1)), 10).await.unwrap();
+    assert_eq!(next.iter().map(|range| (range.from, range.to)).collect::<Vec<_>>(), [(7, 8)]);
+    assert!(next[0].at.0 > 0 && next[0].stream == of);
+    assert_eq!(store.overtaken(&other, None, 10).await.unwrap().len(), 1);
 }
 
 pub async fn a_relay_goes_through_all_streams_of_its_shard(store: &impl Store) {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use waybill_core::ids::{EventId, RelayName, ShardId, Tenant};
-use waybill_core::outbox::records::{DoorKey, Malformed};
+use waybill_core::outbox::records::{DeadState, DoorKey, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{
-    FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf, StreamSlice,
-    StreamStanding, StreamStore,
+    DueStream, FeedSlice, PassFound, PassQuery, RelayFound, RelayPage, RelaySlice, ScanFrom, ScanQuery, ShardOf,
+    StreamSlice, StreamStanding, StreamStore,
 };
 use waybill_core::streams::chunk::{Chunk, StoredChunk};
+use waybill_core::streams::dead::{OvertakenRange, StoredDead, StreamDeadPlace};
 use waybill_core::streams::exact::{self, ExactAnswer, ExactAppend, ExactRefusal, ExactView};
 use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
@@ -69,14 +70,15 @@ pub struct StreamTables {
     pub ids: BTreeMap<EventIdKey, EventIdRecord>,
     pub nodes: BTreeSet<(Tenant, String, StreamName)>,
     pub types: BTreeSet<(Tenant, String, StreamName)>,
+    pub due: BTreeSet<(ShardId, UnixMillis, StreamKey)>,
     pub checkpoints: BTreeMap<(RelayName, StreamKey), Checkpoint>,
     /// What operators said last of relays.
     pub notes: BTreeMap<RelayName, RelayNote>,
-    pub dead: Vec<StreamDead>,
+    pub dead: BTreeMap<StreamDeadPlace, StoredDead>,
     /// Rows of the doorstep that couldn't be read.
     pub quarantine: Vec<(ShardId, DoorKey, String)>,
     /// Ranges that retention took before a relay had them.
-    pub overtaken: Vec<(RelayName, StreamKey, u64, u64)>,
+    pub overtaken: BTreeMap<(RelayName, StreamKey, u64), OvertakenRange>,
     /// Grows with each commit.
     version: u64,
     /// Rows that were ever put on a doorstep.
@@ -230,20 +232,33 @@ impl StreamTables {
                 self.door.remove(&(shard, key.clone()));
                 self.quarantine.push((shard, key.clone(), reason.clone()));
             }
-            StreamWrite::PutDead(dead) => self.dead.push(dead.as_ref().clone()),
+            StreamWrite::PutDead(dead) => self.put_dead(shard, dead, nanos),
             StreamWrite::PutNode { stream, node } => {
                 self.nodes.insert((stream.tenant.clone(), node.clone(), stream.name.clone()));
             }
             StreamWrite::PutType { stream, resource_type } => {
                 self.types.insert((stream.tenant.clone(), resource_type.clone(), stream.name.clone()));
             }
+            StreamWrite::PutDue { shard, at, stream } => drop(self.due.insert((*shard, *at, stream.clone()))),
+            StreamWrite::DeleteDue { shard, at, stream } => drop(self.due.remove(&(*shard, *at, stream.clone()))),
             StreamWrite::PutCheckpoint { relay, stream, checkpoint } => {
                 self.checkpoints.insert((relay.clone(), stream.clone()), checkpoint.clone());
             }
             StreamWrite::NoteOvertaken { relay, stream, from, to } => {
-                self.overtaken.push((relay.clone(), stream.clone(), *from, *to));
+                let at = UnixMillis(nanos / 1_000_000);
+                let range = OvertakenRange { stream: stream.clone(), from: *from, to: *to, at };
+                self.overtaken.insert((relay.clone(), stream.clone(), *from), range);
             }
         }
+    }
+
+    fn put_dead(&mut self, shard: ShardId, dead: &StreamDead, nanos: u64) {
+        let beat = self.shard(shard).beat;
+        let first = StreamDeadPlace { shard, beat, number: 0 };
+        let same_commit = self.dead.range(first..=StreamDeadPlace { number: u32::MAX, ..first }).count();
+        let place = StreamDeadPlace { number: u32::try_from(same_commit).unwrap_or(u32::MAX), ..first };
+        let died_at = UnixMillis(nanos / 1_000_000);
+        self.dead.insert(place, StoredDead { place, dead: dead.clone(), state: DeadState::Dead, died_at });
     }
 
     fn put_door(&mut self, shard: ShardId, content: DoorContent, nanos: u64) {
@@ -282,17 +297,6 @@ impl StreamTables {
         let ids = ids.chain(query.ids.iter().cloned());
         found.ids = ids.filter_map(|id| self.ids.get(&id).map(|record| (id, record.clone()))).collect();
         found
-    }
-
-    fn forget_ids(&mut self, before: UnixMillis, limit: usize) -> usize {
-        let old = self.ids.iter().filter(|(_, record)| record.at < before);
-        let mut old: Vec<_> = old.map(|(id, record)| (record.at, id.clone())).collect();
-        old.sort();
-        old.truncate(limit);
-        for (_, id) in &old {
-            self.ids.remove(id);
-        }
-        old.len()
     }
 
     /// Looks at the streams that the rows name and at those asked for, as far as their bytes allow.
@@ -526,19 +530,7 @@ impl StreamStore for MemoryStore {
         limit: usize,
     ) -> Result<Vec<StreamStanding>, StoreError> {
         self.check()?;
-        Ok(self.read(|tables| {
-            let named = tables.streams.heads.iter().filter(|(stream, _)| {
-                stream.tenant == *tenant
-                    && stream.name.as_str().starts_with(prefix)
-                    && behind.is_none_or(|behind| stream.name > *behind)
-            });
-            let standing = named.map(|(stream, head)| StreamStanding {
-                stream: stream.clone(),
-                head: *head,
-                rest: tables.streams.rest(stream),
-            });
-            standing.take(limit).collect()
-        }))
+        Ok(self.read(|tables| tables.streams.named(tenant, prefix, behind, limit)))
     }
 
     async fn feed_ends(&self, shards: u16) -> Result<Vec<u64>, StoreError> {
@@ -611,6 +603,58 @@ impl StreamStore for MemoryStore {
     ) -> Result<RelayPage, StoreError> {
         self.check()?;
         Ok(self.read(|tables| tables.streams.relay_streams(relay, of, behind, limit)))
+    }
+
+    async fn overtaken(
+        &self,
+        relay: &RelayName,
+        behind: Option<(&StreamKey, u64)>,
+        limit: usize,
+    ) -> Result<Vec<OvertakenRange>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let of_relay = tables.streams.overtaken.iter().filter(|((of, ..), _)| of == relay);
+            let next = of_relay
+                .filter(|((_, stream, from), _)| behind.is_none_or(|behind| (stream, *from) > behind))
+                .map(|(_, range)| range.clone());
+            next.take(limit).collect()
+        }))
+    }
+
+    async fn stream_dead(
+        &self,
+        behind: Option<StreamDeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredDead>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = tables.streams.dead.range((from, Bound::Unbounded)).take(limit);
+            next.map(|(_, letter)| Arc::new(letter.clone())).collect()
+        }))
+    }
+
+    async fn stream_dead_letter(&self, place: StreamDeadPlace) -> Result<Option<Arc<StoredDead>>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.dead.get(&place).cloned().map(Arc::new)))
+    }
+
+    async fn mark_stream_dead(&self, place: StreamDeadPlace, state: &DeadState) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| {
+            let letter = tables.streams.dead.get_mut(&place);
+            letter.map(|letter| letter.state = state.clone()).is_some()
+        }))
+    }
+
+    async fn remove_stream_dead(&self, place: StreamDeadPlace) -> Result<bool, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| tables.streams.dead.remove(&place).is_some()))
+    }
+
+    async fn streams_due(&self, shard: ShardId, limit: usize) -> Result<Vec<DueStream>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.streams.due(shard, limit)))
     }
 
     async fn upkeep_slice(

@@ -15,6 +15,7 @@ use super::ServiceError;
 use crate::code::Code;
 use crate::ids::{EventId, RelayName, ShardId, Tenant};
 use crate::port::query::Page;
+use crate::streams::dead::OvertakenRange;
 use crate::streams::envelope;
 use crate::streams::event::{Body, Event, EventError, Op};
 use crate::streams::exact::ExactRefusal;
@@ -475,6 +476,14 @@ pub trait StreamService: Send + Sync + 'static {
     async fn resume_relay(&self, name: &RelayName, actor: &str, reason: &str) -> Result<RelayView, ServiceError>;
     /// Lets what is under way in the stream end, and goes on elsewhere. Below what is kept it is refused; what it skips is audited.
     async fn seek_relay(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError>;
+
+    /// What retention took before a relay had it, by stream and number.
+    async fn overtaken(
+        &self,
+        name: &RelayName,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<OvertakenRange>, ServiceError>;
 
     async fn stream_stats(&self) -> Result<StreamStats, ServiceError>;
 }

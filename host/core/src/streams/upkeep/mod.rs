@@ -8,8 +8,10 @@
 //! | `merge` | small chunks become one |
 //! | `trim` | retention: whole chunks from the front |
 //! | `compact` | the last event of each resource stays |
+//! | `due` | when the age of an idle stream is looked at |
 
 mod compact;
+mod due;
 mod merge;
 mod trim;
 
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use compact::{Latest, Resource, compact};
+pub use due::due;
 pub use merge::{MergeSettings, merge};
 pub use trim::trim;
 

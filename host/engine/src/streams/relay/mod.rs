@@ -45,6 +45,7 @@ use lag::Lag;
 use lane::Lane;
 pub(super) use pauses::{follow_notes, read_notes};
 pub(super) use read::RelayRead;
+pub(super) use send::lane_of;
 pub(crate) use state::{RelayState, RelayStates};
 
 /// Settled events are made durable this often, or when there are so many of them.

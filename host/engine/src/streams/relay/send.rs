@@ -115,7 +115,7 @@ impl Actor {
 }
 
 /// Of one key everything goes through one lane.
-fn lane_of(delivery: &Delivery, lanes: u32) -> u32 {
+pub(in crate::streams) fn lane_of(delivery: &Delivery, lanes: u32) -> u32 {
     let mut hasher = DefaultHasher::new();
     keys_of(delivery).hash(&mut hasher);
     u32::try_from(hasher.finish() % u64::from(lanes.max(1))).unwrap_or(0)

@@ -8,10 +8,12 @@
 //! | `import` | streams that come from elsewhere |
 //! | `read` | pages, lists, subscriptions |
 //! | `operate` | purging and deleting |
+//! | `dead` | dead letters, and what relays never had |
 //! | `relays` | relays shown, paused, sought |
 //! | `trail` | what operators do, in the audit trail |
 
 mod append;
+mod dead;
 mod import;
 mod joint;
 mod operate;
@@ -39,6 +41,7 @@ use waybill_core::port::service::streams::{
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::AuditEvent;
+use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::settings::StreamsSettings;
@@ -266,6 +269,15 @@ impl StreamService for Streams {
 
     async fn seek_relay(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError> {
         self.seek(request).await
+    }
+
+    async fn overtaken(
+        &self,
+        name: &RelayName,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<OvertakenRange>, ServiceError> {
+        self.overtaken_page(name, cursor, limit).await
     }
 
     async fn stream_stats(&self) -> Result<StreamStats, ServiceError> {

@@ -61,7 +61,7 @@ impl Streams {
         futures::future::join_all(views).await
     }
 
-    fn plan_of(&self, name: &RelayName) -> Result<RelayPlan, ServiceError> {
+    pub(super) fn plan_of(&self, name: &RelayName) -> Result<RelayPlan, ServiceError> {
         let missing = || ServiceError::NotFound { what: Missing::Relay, id: name.to_string() };
         self.shared.settings().relays.iter().find(|plan| plan.name == *name).cloned().ok_or_else(missing)
     }

@@ -9,13 +9,15 @@ use waybill_core::port::transact::AuditEvent;
 use super::Streams;
 use crate::service;
 
-/// What an operator does to a stream, or to a relay's place in one.
+/// What an operator does to a stream, to a relay's place in one, or to a dead letter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OperatorAct {
     Purge,
     Delete,
     Import,
     Seek,
+    ReplayDead,
+    QuarantineDead,
 }
 
 impl OperatorAct {
@@ -26,6 +28,10 @@ impl OperatorAct {
             Self::Delete => ["StreamDeleteRequested", "StreamDeleted", "StreamDeleteFailed"],
             Self::Import => ["StreamImportRequested", "StreamImported", "StreamImportFailed"],
             Self::Seek => ["RelaySeekRequested", "RelaySought", "RelaySeekFailed"],
+            Self::ReplayDead => ["TxReplayRequested", "DeadEventReplayed", "DeadEventReplayFailed"],
+            Self::QuarantineDead => {
+                ["DeadEventQuarantineRequested", "DeadLetterQuarantined", "DeadEventQuarantineFailed"]
+            }
         }
     }
 }
@@ -35,7 +41,7 @@ pub(super) struct Asked {
     pub act: OperatorAct,
     pub actor: String,
     pub tenant: Tenant,
-    /// The stream, or the relay.
+    /// The stream, the relay, or the dead letter.
     pub object: String,
     /// With the reason.
     pub detail: Value,

@@ -38,8 +38,16 @@ async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chun
     upkeep.published(&Published { shard: SHARD, pos: 1, parts: vec![PublishedPart { part, chunks: None }] }, settings);
     for _ in 0..200 {
         tokio::time::advance(AGES_EVERY).await;
-        let Some(ask) = upkeep.next(NOW, settings) else { continue };
-        let (slice, held) = store.upkeep_slice(&ask.stream, &[], ask.after, ask.bytes_max).await.unwrap();
+        let (stream, after, bytes_max) = match upkeep.next(NOW, settings) {
+            Some(UpkeepAsk::Stream { stream, after, bytes_max }) => (stream, after, bytes_max),
+            Some(UpkeepAsk::Due) => {
+                let rows = store.streams_due(SHARD, 10).await.unwrap();
+                assert_eq!(upkeep.found_due(rows, writer.record.beat, NOW), None);
+                continue;
+            }
+            None => continue,
+        };
+        let (slice, held) = store.upkeep_slice(&stream, &[], after, bytes_max).await.unwrap();
         if let Some(act) = upkeep.decide(&slice, &held, writer.record.beat, NOW, settings) {
             writer.write(&store, act.writes).await;
             upkeep.applied(&meter);
@@ -55,7 +63,7 @@ async fn a_stream_with_more_resources_than_a_pass_may_hold_is_compacted_all_of_i
     let mut pattern = PatternSettings::new(StreamPattern::parse("**").unwrap());
     pattern.compact_lag = Some(Duration::ZERO);
     let settings = StreamsSettings { patterns: vec![pattern], ..StreamsSettings::default() };
-    let mut upkeep = Upkeep { resources_max: 3, ..Upkeep::new() };
+    let mut upkeep = Upkeep { resources_max: 3, ..Upkeep::new(DueLooks::new(SHARD, 1)) };
     let chunks =
         [chunk(0, &["a", "b", "c", "d"]), chunk(4, &["e", "f", "g", "h"]), chunk(8, &["h", "g", "f", "e", "d"])];
     let left = kept_up(&mut upkeep, &settings, &chunks).await;
