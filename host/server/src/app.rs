@@ -16,6 +16,7 @@ use waybill_core::port::service::streams::StreamService;
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
+use crate::grpc;
 use crate::limits::Limits;
 use crate::metrics::MetricsHandle;
 use crate::openapi::operations;
@@ -91,6 +92,8 @@ pub(crate) struct Rule {
     pub template: Arc<str>,
     /// The methods that are documented, each with what it needs; none = it doesn't say.
     methods: Vec<(Method, Option<Permission>)>,
+    /// A call of gRPC, which is told in its words what goes wrong.
+    pub is_grpc: bool,
 }
 
 /// What is known of a request by its route and method.
@@ -113,14 +116,19 @@ pub(crate) enum Entry {
 pub(crate) struct Rules(HashMap<Arc<str>, Rule>);
 
 impl Rules {
-    /// Reads them from the OpenAPI document, so that what is documented is what is enforced.
+    /// Reads them from the OpenAPI document, so that what is documented is what is enforced; calls of gRPC have a table beside it.
     pub fn of(api: &OpenApi) -> Self {
         let mut rules: HashMap<Arc<str>, Rule> = HashMap::new();
         for operation in operations(api) {
             let template: Arc<str> = Arc::from(operation.path);
-            let rule = rules.entry(template.clone()).or_insert_with(|| Rule { template, methods: Vec::new() });
+            let rule =
+                rules.entry(template.clone()).or_insert_with(|| Rule { template, methods: Vec::new(), is_grpc: false });
             rule.methods.push((operation.method, operation.permission));
         }
+        rules.extend(grpc::CALLS.map(|(path, permission)| {
+            let template: Arc<str> = Arc::from(path);
+            (template.clone(), Rule { template, methods: vec![(Method::POST, Some(permission))], is_grpc: true })
+        }));
         Self(rules)
     }
 
