@@ -170,7 +170,9 @@ async fn retire_event_ids(outbox: &Outbox, streams: &Streams) -> Result<(), Stor
     loop {
         // They were recorded by a clock that never goes back, and go only when the wall clock, set right by now, says so as well.
         let wall = outbox.context.clock.now().wall;
-        if streams.forget_ids(wall, EVENT_IDS_PAGE).await? < EVENT_IDS_PAGE {
+        let forgotten = streams.forget_ids(wall, EVENT_IDS_PAGE).await?;
+        counter!("tx_stream_ids_forgotten_total").increment(forgotten as u64);
+        if forgotten < EVENT_IDS_PAGE {
             return Ok(());
         }
         sleep(RETIRE_PAUSE).await;

@@ -86,6 +86,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_stream_feed_trimmed_to", "Record of a shard's feed up to which they were removed after events.feed_keep."),
     ("tx_stream_trimmed_total", "Events that retention or an operator took away."),
     ("tx_stream_compacted_total", "Events that compaction took away."),
+    ("tx_stream_ids_forgotten_total", "About how many ids of events were forgotten after events.keep_ids."),
     ("tx_stream_readers", "Subscriptions of this host; events.subscriptions_max bounds them."),
     ("tx_stream_lagged_total", "Subscriptions that the ring passed."),
     ("tx_stream_stalled_total", "Subscriptions that took nothing for events.stall_timeout."),

@@ -16,6 +16,7 @@ use waybill_core::port::service::streams::StreamService;
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
+use crate::grpc;
 use crate::limits::Limits;
 use crate::metrics::{MetricsHandle, RouteSeries};
 use crate::openapi::operations;
@@ -92,6 +93,8 @@ pub(crate) struct Rule {
     /// The methods that are documented, each with what it needs; none = it doesn't say.
     methods: Vec<(Method, Option<Permission>)>,
     pub series: RouteSeries,
+    /// A call of gRPC, which is told in its words what goes wrong.
+    pub is_grpc: bool,
 }
 
 /// What is known of a request by its route and method.
@@ -118,7 +121,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Reads them from the OpenAPI document, so that what is documented is what is enforced.
+    /// Reads them from the OpenAPI document, so that what is documented is what is enforced; calls of gRPC have a table beside it.
     pub fn of(api: &OpenApi) -> Self {
         let mut rules: HashMap<Arc<str>, Rule> = HashMap::new();
         for operation in operations(api) {
@@ -126,6 +129,11 @@ impl Rules {
             let rule = rules.entry(template.clone()).or_insert_with(|| Rule::new(template));
             rule.methods.push((operation.method, operation.permission));
         }
+        rules.extend(grpc::CALLS.map(|(path, permission)| {
+            let template: Arc<str> = Arc::from(path);
+            let methods = vec![(Method::POST, Some(permission))];
+            (template.clone(), Rule { methods, is_grpc: true, ..Rule::new(template) })
+        }));
         Self { documented: rules, unmatched: Rule::new(Arc::from("unmatched")) }
     }
 
@@ -150,7 +158,7 @@ impl Rules {
 
 impl Rule {
     fn new(template: Arc<str>) -> Self {
-        Self { template, methods: Vec::new(), series: RouteSeries::default() }
+        Self { template, methods: Vec::new(), series: RouteSeries::default(), is_grpc: false }
     }
 
     fn allow(&self) -> String {

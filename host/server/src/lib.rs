@@ -1,4 +1,5 @@
-//! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
+//! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI; and event streams
+//! over gRPC.
 //!
 //! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`], [`waybill_api::sagas::SagaService`] and
 //! [`waybill_core::port::service::streams::StreamService`] and nothing of stores, dispatchers and plugins. It
@@ -19,6 +20,7 @@ mod crowd;
 pub mod cursor;
 mod edge;
 pub mod error;
+mod grpc;
 mod idempotency_key;
 pub mod json;
 pub mod limits;

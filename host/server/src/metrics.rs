@@ -311,7 +311,8 @@ mod tests {
         metrics::with_local_recorder(&recorder, || {
             describe(&[METRICS, &[("tx_outbox_latency_ms", "Time from enqueue.")]]);
             histogram!("tx_outbox_latency_ms", "tenant" => "a").record(7.0);
-            request(Arc::from("/v1/messages"), &Method::POST, StatusCode::CREATED, Duration::from_millis(3));
+            let (series, template) = (RouteSeries::default(), Arc::from("/v1/messages"));
+            series.request(&template, &Method::POST, StatusCode::CREATED, Duration::from_millis(3));
         });
         let text = handle.render();
         assert!(text.contains("tx_outbox_latency_ms_bucket{tenant=\"a\",le=\"10\"} 1"), "{text}");

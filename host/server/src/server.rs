@@ -22,6 +22,7 @@ use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens, Tenants};
 use crate::edge;
 use crate::error::ServerError;
+use crate::grpc;
 use crate::limits::{Limits, METRICS_UPKEEP, SUBSCRIPTIONS_SHARE, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
@@ -119,6 +120,7 @@ impl Server {
             anonymous: Arc::new(nobody),
         });
         let router = routes
+            .merge(grpc::routes(&app))
             .merge(further.with_state::<App>(()))
             .fallback(|| async { StatusCode::NOT_FOUND })
             .layer(CatchPanicLayer::custom(edge::panicked))

@@ -18,3 +18,4 @@ mod shards;
 mod slow_disk;
 mod source_plugins;
 mod stream_clients;
+mod streams;

@@ -161,7 +161,8 @@ async fn the_python_subscriber_has_each_event_once_whether_it_is_killed_forgets_
 async fn the_typescript_subscriber_has_each_event_once_whether_it_is_killed_forgets_or_lags() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let tools = toolchains::install(target).unwrap_or_else(|error| panic!("{error}"));
-    let folders = tools.path.iter().cloned().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+    let path = std::env::var_os("PATH").unwrap();
+    let folders = tools.path.iter().cloned().chain(std::env::split_paths(&path));
     let node = folders.map(|folder| folder.join("node")).find(|node| node.is_file()).expect("there is a Node.js");
     let compiled = |dir: &Path| {
         // A Node.js before 22.18 doesn't run TypeScript as it is; jco brings a compiler along.

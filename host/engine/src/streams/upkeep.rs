@@ -192,6 +192,12 @@ impl Upkeep {
             Stage::Compact { .. } => {
                 let compaction = settings.compaction(&stream.name).map(|(compaction, _)| compaction);
                 let latest = self.latest.as_ref().filter(|(of, _)| *of == stream).map(|(_, latest)| latest);
+                if latest.is_some_and(|latest| latest.is_held(&view)) {
+                    // It is gone through again in a while, also if nothing is appended meanwhile.
+                    self.notes.get_mut(&stream).into_iter().for_each(|note| note.is_dirty = true);
+                    self.end(&stream);
+                    return None;
+                }
                 compaction.zip(latest).and_then(|(compaction, latest)| compact(&view, latest, &compaction, now, rules))
             }
             Stage::Purge => {

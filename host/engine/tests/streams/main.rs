@@ -5,10 +5,12 @@
 
 mod append;
 mod dead;
+mod idle;
 mod joint;
 mod lagged;
 mod many;
 mod meter;
+mod owners;
 mod relay;
 mod reload;
 mod retention;
@@ -16,3 +18,4 @@ mod seam;
 mod support;
 mod takeover;
 mod trail;
+mod upkeep;

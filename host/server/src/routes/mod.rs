@@ -17,7 +17,7 @@ mod saga_acts;
 mod saga_definitions;
 mod sagas;
 mod sources;
-mod streams;
+pub(crate) mod streams;
 mod subscribe;
 mod system;
 mod transactions;

@@ -35,13 +35,13 @@ use crate::problem::Problem;
 use crate::subscribe::selector;
 
 /// The event streams of this host.
-pub(super) fn service(app: &App) -> Result<&Arc<dyn StreamService>, Problem> {
+pub(crate) fn service(app: &App) -> Result<&Arc<dyn StreamService>, Problem> {
     let none = "this host keeps no event streams: ask one that does";
     app.streams.as_ref().ok_or_else(|| Problem::new(Code::PROVIDER_UNAVAILABLE, none))
 }
 
 /// A stream's name in an address or a body.
-pub(super) fn named(field: &str, text: &str) -> Result<StreamName, Problem> {
+pub(crate) fn named(field: &str, text: &str) -> Result<StreamName, Problem> {
     StreamName::new(text).map_err(|error| Problem::from(error).at(field))
 }
 

@@ -5,7 +5,6 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use waybill_api::streams::{Ticket, TicketRequest};
 use waybill_core::port::service::streams::{Start, SubscribeRequest, Subscribed};
-use waybill_core::streams::access::StreamRight;
 use waybill_core::time::UnixMillis;
 
 use super::json;
@@ -20,6 +19,7 @@ use crate::openapi::Problems;
 use crate::problem::Problem;
 use crate::progress::Cutter;
 use crate::subscribe::feed::Feed;
+use crate::subscribe::reader::Reader;
 use crate::subscribe::{self, selector};
 
 /// `cursor=` of who wants new events only.
@@ -56,7 +56,8 @@ pub(crate) async fn subscribe(
     let draining = app.draining.subscribe();
     let subscription = service(&app)?.subscribe(SubscribeRequest { tenant, what, start, replay_events: 0 }).await?;
     let cutter = request.extensions().get::<Cutter>().cloned();
-    let mut answer = Feed { subscription, principal: caller.0, tells_start, draining, cutter, place }.answer();
+    let mut answer =
+        Feed { reader: Reader::new(subscription, caller.0, draining, cutter, place), tells_start }.answer();
     if let Some(page) = named_page(request.headers(), &app.cors_origins) {
         answer.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page.clone());
         answer.headers_mut().insert(header::VARY, HeaderValue::from_static("origin"));
@@ -64,12 +65,10 @@ pub(crate) async fn subscribe(
     Ok(answer)
 }
 
-/// What a selector names. Streams that are named have to be the caller's to read; of many, what isn't is left out.
+/// What a selector names, if the caller may read it.
 fn selected(caller: &Caller, text: &str) -> Result<Subscribed, Problem> {
     let what = selector::read(text)?;
-    if let Subscribed::Streams(names) = &what {
-        names.iter().try_for_each(|name| caller.0.admit(StreamRight::Read, name))?;
-    }
+    subscribe::admit(caller, &what)?;
     Ok(what)
 }
 

@@ -1,11 +1,13 @@
 //! `selector=` of a subscription.
 
+use std::collections::BTreeSet;
+
 use waybill_core::port::service::streams::Subscribed;
 use waybill_core::streams::limits::{NAME_BYTES_MAX, RESOURCE_BYTES_MAX};
 use waybill_core::streams::name::StreamName;
 use waybill_core::streams::reading::Selector;
 
-use crate::limits::SSE_STREAMS_MAX;
+use crate::limits::CURSOR_STREAMS_MAX;
 use crate::problem::Problem;
 
 const FORMS: &str = "write stream:NAME[,NAME...], prefix:BEGINNING, node:UUID or type:TYPE[/BEGINNING-OF-ID]";
@@ -15,9 +17,9 @@ pub(crate) fn read(text: &str) -> Result<Subscribed, Problem> {
     let refuse = |detail: String| Problem::invalid(detail).at("selector");
     let (kind, rest) = text.split_once(':').ok_or_else(|| refuse(format!("selector {text:?} has no kind: {FORMS}")))?;
     match kind {
-        "stream" => streams(rest),
+        "stream" => named(rest.split(','), CURSOR_STREAMS_MAX),
         "prefix" => prefix(rest).map(Subscribed::Many),
-        "node" => Ok(Subscribed::Many(Selector::Node(part("a node", rest)?))),
+        "node" => node(rest).map(Subscribed::Many),
         "type" => {
             let (resource_type, id_prefix) = rest.split_once('/').unwrap_or((rest, ""));
             resource(resource_type, id_prefix).map(Subscribed::Many)
@@ -26,20 +28,27 @@ pub(crate) fn read(text: &str) -> Result<Subscribed, Problem> {
     }
 }
 
-fn streams(list: &str) -> Result<Subscribed, Problem> {
+/// These streams, each once and at most so many.
+pub(crate) fn named<'a>(list: impl Iterator<Item = &'a str>, streams_max: usize) -> Result<Subscribed, Problem> {
     let refuse = |detail: String| Problem::invalid(detail).at("selector");
     let mut names: Vec<StreamName> = Vec::new();
-    for text in list.split(',') {
+    let mut known = BTreeSet::new();
+    for text in list {
         let name = StreamName::new(text).map_err(|error| Problem::from(error).at("selector"))?;
-        if names.contains(&name) {
+        if !known.insert(name.clone()) {
             return Err(refuse(format!("stream {name} is named twice")));
         }
-        if names.len() >= SSE_STREAMS_MAX {
-            return Err(refuse(format!("at most {SSE_STREAMS_MAX} streams are named at once: take a prefix instead")));
+        if names.len() >= streams_max {
+            return Err(refuse(format!("at most {streams_max} streams are named at once: take a prefix instead")));
         }
         names.push(name);
     }
     Ok(Subscribed::Streams(names))
+}
+
+/// Events of a node, in whatever stream.
+pub(crate) fn node(uuid: &str) -> Result<Selector, Problem> {
+    Ok(Selector::Node(part("a node", uuid)?))
 }
 
 /// All streams whose names begin so; an empty one takes all there are.
@@ -99,7 +108,7 @@ mod tests {
             assert!(problem.detail.contains("stream:NAME"), "{text}: {}", problem.detail);
             assert_eq!(problem.at.path.as_deref(), Some("selector"), "{text}");
         }
-        let many = (0..=SSE_STREAMS_MAX).map(|at| format!("s{at}")).collect::<Vec<_>>().join(",");
+        let many = (0..=CURSOR_STREAMS_MAX).map(|at| format!("s{at}")).collect::<Vec<_>>().join(",");
         let long = format!("prefix:{}", "x".repeat(NAME_BYTES_MAX + 1));
         for text in ["stream:", "stream:a,,b", "stream:a,a", "stream:a b", &format!("stream:{many}"), &long] {
             assert_eq!(read(text).unwrap_err().code.status(), 400, "{text}");

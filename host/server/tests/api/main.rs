@@ -20,6 +20,7 @@ mod dead_letters;
 mod examples;
 mod fake_inbound;
 mod fake_streams;
+mod grpc;
 mod hindrance;
 mod idempotency;
 mod idempotency_header;

@@ -21,6 +21,7 @@ mod streams;
 mod tables;
 mod transact;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -42,6 +43,7 @@ pub struct MemoryStore {
     tables: Mutex<Tables>,
     faults: Mutex<Faults>,
     statements: Statements,
+    calls: AtomicU64,
 }
 
 impl MemoryStore {
@@ -128,8 +130,14 @@ impl MemoryStore {
         faults.streams_held.clear();
     }
 
+    /// How often its ports were called: what does the same with more data calls no more often.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
     /// The error that every call fails with at the moment.
     fn check(&self) -> Result<(), StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         match &self.faults.lock().all {
             Some(error) => Err(error.clone()),
             None => Ok(()),

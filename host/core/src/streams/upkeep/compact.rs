@@ -23,7 +23,7 @@ pub fn compact(
     rules: Rules,
 ) -> Option<Act> {
     let end = latest.upto;
-    if end > view.free_to || view.chunks.is_empty() {
+    if latest.is_held(view) || view.chunks.is_empty() {
         return None;
     }
     let pass = Pass { latest, compaction, now, rules };
@@ -110,6 +110,11 @@ impl Latest {
     /// Behind which resource the next pass goes on; none = this one was the last.
     pub fn end(&self) -> Option<&Resource> {
         self.end.as_ref()
+    }
+
+    /// Whether a holding relay lacks some of what the pass has seen: then nothing of it goes.
+    pub fn is_held(&self, view: &UpkeepView) -> bool {
+        self.upto > view.free_to
     }
 
     pub fn is_empty(&self) -> bool {

@@ -27,7 +27,7 @@ fn chunk(from: u64, resources: &[&str]) -> Chunk {
 }
 
 /// The numbers that are left of a stream once nothing more is to be done in it.
-async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chunk]) -> Vec<u64> {
+async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chunk], held_turns: u64) -> Vec<u64> {
     let (store, mut writer, of, meter) = (MemoryStore::new(), Writer::new(), stream("a"), StreamMeter::new());
     let last = chunks.last().map_or(0, |chunk| chunk.last);
     let head = StreamHead { last, fed: last, bytes: 1 };
@@ -36,7 +36,7 @@ async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chun
     writer.write(&store, writes).await;
     let part = FeedPart { stream: of.clone(), from: 1, to: last };
     upkeep.published(&Published { shard: SHARD, pos: 1, parts: vec![PublishedPart { part, chunks: None }] }, settings);
-    for _ in 0..200 {
+    for turn in 0..400 {
         tokio::time::advance(AGES_EVERY).await;
         let (stream, after, bytes_max) = match upkeep.next(NOW, settings) {
             Some(UpkeepAsk::Stream { stream, after, bytes_max }) => (stream, after, bytes_max),
@@ -47,7 +47,8 @@ async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chun
             }
             None => continue,
         };
-        let (slice, held) = store.upkeep_slice(&stream, &[], after, bytes_max).await.unwrap();
+        let (slice, _) = store.upkeep_slice(&stream, &[], after, bytes_max).await.unwrap();
+        let held = if turn < held_turns { vec![Checkpoint::default()] } else { Vec::new() };
         if let Some(act) = upkeep.decide(&slice, &held, writer.record.beat, NOW, settings) {
             writer.write(&store, act.writes).await;
             upkeep.applied(&meter);
@@ -58,15 +59,27 @@ async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chun
     chunks.flat_map(|chunk| chunk.events.iter().map(|event| event.seq)).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stream_with_more_resources_than_a_pass_may_hold_is_compacted_all_of_it() {
+fn compacting() -> StreamsSettings {
     let mut pattern = PatternSettings::new(StreamPattern::parse("**").unwrap());
     pattern.compact_lag = Some(Duration::ZERO);
-    let settings = StreamsSettings { patterns: vec![pattern], ..StreamsSettings::default() };
+    StreamsSettings { patterns: vec![pattern], ..StreamsSettings::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_more_resources_than_a_pass_may_hold_is_compacted_all_of_it() {
+    let settings = compacting();
     let mut upkeep = Upkeep { resources_max: 3, ..Upkeep::new(DueLooks::new(SHARD, 1)) };
     let chunks =
         [chunk(0, &["a", "b", "c", "d"]), chunk(4, &["e", "f", "g", "h"]), chunk(8, &["h", "g", "f", "e", "d"])];
-    let left = kept_up(&mut upkeep, &settings, &chunks).await;
+    let left = kept_up(&mut upkeep, &settings, &chunks, 0).await;
     assert_eq!(left, [1, 2, 3, 9, 10, 11, 12, 13], "a, b and c alone would fill a pass");
     assert!(upkeep.latest.is_none() && upkeep.queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_relay_lacked_is_compacted_when_it_has_it_though_nothing_is_appended() {
+    let mut upkeep = Upkeep::new(DueLooks::new(SHARD, 1));
+    let chunks = [chunk(0, &["a", "b"]), chunk(2, &["a", "b"])];
+    let left = kept_up(&mut upkeep, &compacting(), &chunks, 100).await;
+    assert_eq!(left, [3, 4]);
 }
