@@ -32,7 +32,7 @@ pub struct DeadEvent {
     pub reason: String,
     /// Both, `CODE: reason`, as a message has it.
     pub last_error: String,
-    /// When it died.
+    /// When it became a dead letter.
     pub ended_at: Instant,
     /// Operator's note on a quarantined one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct DeadEvent {
 }
 
 impl DeadEvent {
-    /// Without its event.
+    /// As a list shows it, without the event's own content.
     pub fn of(stored: &StoredDead) -> Self {
         let (stream, why) = (stored.stream(), stored.why());
         let (state, note) = match &stored.state {

@@ -78,30 +78,23 @@ impl OwnFolder {
     /// together. Returns how many went.
     pub(crate) fn keep_within(&self, ending: &str, bytes_max: u64) -> io::Result<usize> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
-            let entry = entry?;
-            if !entry.file_name().to_string_lossy().ends_with(ending) {
-                continue;
-            }
+        for name in self.names()?.iter().filter(|name| name.ends_with(ending)) {
             // One that another host has just removed needs no place.
-            let Ok(metadata) = entry.metadata() else { continue };
-            files.push((metadata.modified()?, metadata.len(), entry.path()));
+            let Ok(metadata) = fs::symlink_metadata(self.path(name)) else { continue };
+            files.push((metadata.modified()?, metadata.len(), self.path(name)));
         }
         files.sort_unstable();
-        let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-        let mut removed = 0;
-        for (_, of_this, path) in files {
-            if bytes <= bytes_max {
-                break;
-            }
-            match fs::remove_file(path) {
-                Ok(()) => removed += 1,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-            bytes = bytes.saturating_sub(of_this);
+        let mut room = bytes_max;
+        let fit =
+            files.iter().rev().take_while(|(_, bytes, _)| room.checked_sub(*bytes).map(|left| room = left).is_some());
+        let leave = files.len() - fit.count();
+        for (_, _, path) in files.iter().take(leave) {
+            fs::remove_file(path).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
         }
-        Ok(removed)
+        Ok(leave)
     }
 
     /// Removes one of its files.

@@ -49,7 +49,7 @@ impl Principal {
     /// The same for a request that names the stream.
     ///
     /// # Errors
-    /// It hasn't.
+    /// It hasn't that right to this stream.
     pub fn admit(&self, right: StreamRight, stream: &StreamName) -> Result<(), StreamDenied> {
         if self.has(right, stream) {
             return Ok(());

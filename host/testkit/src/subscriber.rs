@@ -64,7 +64,7 @@ impl Subscriber {
     /// The same with a bound on what the system holds for it, in bytes: whoever doesn't read is then soon noticed.
     ///
     /// # Errors
-    /// As [`Subscriber::open`].
+    /// Nobody answers there, or the host refuses.
     pub async fn open_with(
         base: &str,
         selector: &str,
@@ -103,7 +103,7 @@ impl Subscriber {
     /// The next that the host says; none when it closed the connection between two frames.
     ///
     /// # Errors
-    /// The connection broke.
+    /// The connection broke within a frame.
     pub async fn next(&mut self) -> Result<Option<Frame>, SubscribeError> {
         loop {
             if let Some(frame) = self.frames.next() {

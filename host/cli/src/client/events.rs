@@ -27,7 +27,6 @@ pub enum Heard {
     },
     /// Where a reader goes on, past what it isn't shown.
     Cursor(String),
-    /// Nothing comes now.
     Quiet,
     /// Nothing comes after this.
     Ended(SubscriptionEnded),

@@ -44,7 +44,6 @@ pub enum Relay {
 pub struct Listed {
     /// Its name in the configuration
     pub name: String,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

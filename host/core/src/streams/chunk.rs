@@ -40,7 +40,6 @@ pub struct Chunk {
     pub total: u64,
     /// When its latest event was committed, by the steady clock of who numbered it.
     pub at: UnixMillis,
-    /// By seq.
     pub events: Vec<StoredEvent>,
 }
 
@@ -84,7 +83,6 @@ impl Chunk {
         Self { events: events.collect(), at, ..self.clone() }
     }
 
-    /// As bytes.
     pub fn pack(&self) -> Bytes {
         let mut out = Vec::with_capacity(HEADER + 64 + self.bytes() + 8 * self.events.len());
         out.extend_from_slice(&[b'W', b'B', KIND, VERSION, 0, 0, 0, 0]);

@@ -47,7 +47,6 @@ impl Op {
 pub enum Body {
     #[default]
     None,
-    /// A `google.protobuf.Any`.
     Any { type_url: String, value: Bytes },
     /// Bytes whose kind is in `content_type`.
     Bytes(Bytes),

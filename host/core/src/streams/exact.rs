@@ -20,7 +20,6 @@ pub struct ExactAppend {
     pub append: Append,
     /// 0 = the stream has never had an event.
     pub expected: u64,
-    /// Shards of streams.
     pub shards: u16,
     /// Of events that have numbers from elsewhere: how many numbers are left out before each of them, in order; empty = none are.
     pub skips: Vec<u64>,

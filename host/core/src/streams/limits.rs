@@ -6,7 +6,6 @@ use std::time::Duration;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest `resource_type`, `resource_id`, `node_uuid`, in bytes: parts of keys and of brokers' routing keys.
 pub const RESOURCE_BYTES_MAX: usize = 255;
-/// Default of `events.max_payload_bytes`.
 pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 262_144;
 /// Most streams that one subscription names, so that its cursor stays a map that a client can hold.
 pub const NAMED_STREAMS_MAX: usize = 1_000;
@@ -39,7 +38,6 @@ pub const UPKEEP_BYTES_MAX: usize = 1024 * 1024;
 pub const COMPACT_RESOURCES_MAX: usize = 100_000;
 /// Default of `events.retention_per_stream`, in events.
 pub const RETENTION_EVENTS_DEFAULT: u64 = 10_000;
-/// Default of `events.tombstone_keep`.
 pub const TOMBSTONE_KEEP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Default of `events.feed_keep`: how long a reader of many streams may be away without scanning again.
 pub const FEED_KEEP_DEFAULT: Duration = Duration::from_secs(3600);

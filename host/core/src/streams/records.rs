@@ -103,7 +103,6 @@ pub type DoorAppend = (ShardId, Arc<Append>);
 /// What a row of the doorstep says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DoorContent {
-    /// Number these.
     Append(Arc<Append>),
     /// An exact append was made here: adopt it.
     Look(StreamKey),

@@ -74,7 +74,6 @@ impl StreamsSettings {
     }
 }
 
-/// `[events]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventsSettings {
     /// Entries of a ring, and their bytes. A ring that is live keeps the size that it began with.
@@ -119,7 +118,6 @@ impl Default for EventsSettings {
     }
 }
 
-/// `[[stream]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternSettings {
     pub pattern: StreamPattern,
@@ -137,7 +135,6 @@ impl PatternSettings {
     }
 }
 
-/// `[relay.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayPlan {
     pub name: RelayName,

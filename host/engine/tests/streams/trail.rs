@@ -17,7 +17,6 @@ fn seek(upto: u64) -> SeekRequest {
     SeekRequest { relay, stream, to: SeekTo::After(upto), actor: "ops".into(), reason: "lost there".into() }
 }
 
-/// Oldest first.
 async fn trail(host: &Host) -> Vec<AuditView> {
     let mut events = host.outbox.audit(None, 100).await.unwrap();
     events.reverse();

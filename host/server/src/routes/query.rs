@@ -142,7 +142,6 @@ pub(crate) struct TailQuery {
     pub limit: Option<usize>,
 }
 
-/// Which streams.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use waybill_core::ids::ShardId;
 
-use super::events::{Folded, Seen};
+use super::events::{Folded, EventSeen};
 use super::ledger::events_in;
 use super::setup::{COMPACTED, SHARDS, STREAMS};
 use super::world::World;
 
 impl World {
     /// A reader that had everything up to `had` gets an event.
-    pub(super) fn check_delivery(&mut self, who: &str, stream: usize, had: Option<u64>, seen: &Seen) {
+    pub(super) fn check_delivery(&mut self, who: &str, stream: usize, had: Option<u64>, seen: &EventSeen) {
         self.ledger.stats.deliveries += 1;
         let by_seq = &self.ledger.by_seq[stream];
         if by_seq.get(&seen.seq) != Some(&seen.id) {
-            let told = seen.told();
+            let told = seen.described();
             return self
                 .ledger
                 .violation(format!("PHANTOM {who}: {told} of stream {stream} isn't committed like this"));
@@ -31,7 +31,6 @@ impl World {
         }
     }
 
-    /// The feeds' ends.
     pub(super) fn ends(&self) -> Vec<u64> {
         self.store.read(|tables| (0..SHARDS).map(|shard| tables.streams.shard(ShardId(shard)).pos).collect())
     }

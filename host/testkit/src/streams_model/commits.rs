@@ -134,7 +134,7 @@ impl World {
         {
             kind.count(&mut self.ledger.stats);
         }
-        self.told(host, shard, built.answers);
+        self.take_answers(host, shard, built.answers);
         if !self.setup.rules.kept(Rule::PublishAfterCommit)
             && let Some(published) = early
         {
@@ -183,7 +183,7 @@ impl World {
     }
 
     fn applied(&mut self, host: usize, shard: usize, applied: Applied) {
-        self.told(host, shard, applied.answers);
+        self.take_answers(host, shard, applied.answers);
         if let Some(published) = applied.published
             && self.setup.rules.kept(Rule::PublishAfterCommit)
         {
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// Callers of direct appends hear of them.
-    fn told(&mut self, host: usize, shard: usize, answers: Vec<(Ticket, DirectAnswer)>) {
+    fn take_answers(&mut self, host: usize, shard: usize, answers: Vec<(Ticket, DirectAnswer)>) {
         for (ticket, answer) in answers {
             let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
             let ids = life.tickets.remove(&ticket).unwrap();

@@ -42,14 +42,14 @@ pub(super) struct Known {
 
 /// What a stored event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct EventSeen {
     pub seq: u64,
     pub id: Id,
     pub resource: u8,
     pub is_delete: bool,
 }
 
-impl Seen {
+impl EventSeen {
     pub fn of(event: &StoredEvent) -> Self {
         let head = EventHead::of(&event.packed).unwrap();
         Self {
@@ -61,9 +61,9 @@ impl Seen {
     }
 }
 
-impl Seen {
+impl EventSeen {
     /// For words of violations.
-    pub fn told(&self) -> String {
+    pub fn described(&self) -> String {
         format!("{} (event {})", self.seq, self.id)
     }
 }
@@ -71,7 +71,7 @@ impl Seen {
 /// State that is folded from a compacted stream: of each resource its last event.
 pub(super) type Folded = BTreeMap<u8, u64>;
 
-pub(super) fn fold(state: &mut Folded, seen: &Seen) {
+pub(super) fn fold(state: &mut Folded, seen: &EventSeen) {
     if seen.is_delete {
         state.remove(&seen.resource);
     } else {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use waybill_core::streams::records::{Checkpoint, StreamDead, StreamWrite};
 
-use super::events::{Id, Known, Seen};
+use super::events::{Id, Known, EventSeen};
 use super::setup::{COMPACTED, STREAMS};
 use super::stats::Stats;
 use super::world::World;
@@ -34,7 +34,7 @@ pub(super) struct Ledger {
 /// What the books need of the store as it was before a commit.
 pub(super) struct Before {
     /// Events of the streams whose chunks it writes.
-    events: BTreeMap<usize, Vec<Seen>>,
+    events: BTreeMap<usize, Vec<EventSeen>>,
     /// Checkpoints that it writes.
     checkpoints: BTreeMap<usize, Checkpoint>,
 }
@@ -56,10 +56,10 @@ impl Ledger {
     }
 
     /// A number is given to an event.
-    fn number(&mut self, stream: usize, seen: &Seen) {
+    fn number(&mut self, stream: usize, seen: &EventSeen) {
         let want = self.last[stream] + 1;
         if seen.seq != want {
-            return self.violation(format!("GAP stream {stream}: {} given out after {}", seen.told(), want - 1));
+            return self.violation(format!("GAP stream {stream}: {} given out after {}", seen.described(), want - 1));
         }
         self.last[stream] = seen.seq;
         self.by_seq[stream].insert(seen.seq, seen.id);
@@ -87,9 +87,9 @@ impl Ledger {
 }
 
 /// All events that are stored of a stream.
-pub(super) fn events_in(tables: &StreamTables, stream: &waybill_core::streams::name::StreamKey) -> Vec<Seen> {
+pub(super) fn events_in(tables: &StreamTables, stream: &waybill_core::streams::name::StreamKey) -> Vec<EventSeen> {
     let chunks = tables.chunks_after(stream, 0).filter_map(|stored| stored.chunk.ok());
-    chunks.flat_map(|chunk| chunk.events.iter().map(Seen::of).collect::<Vec<_>>()).collect()
+    chunks.flat_map(|chunk| chunk.events.iter().map(EventSeen::of).collect::<Vec<_>>()).collect()
 }
 
 impl World {
@@ -149,13 +149,13 @@ impl World {
     }
 
     /// Numbers never change hands, and nothing leaves a stream but by the rules.
-    fn check_chunks(&mut self, stream: usize, old: &[Seen]) {
+    fn check_chunks(&mut self, stream: usize, old: &[EventSeen]) {
         let key = self.setup.stream(stream).clone();
         let (here, rest, held) = self.store.read(|tables| {
             let streams = &tables.streams;
             (events_in(streams, &key), streams.rest(&key), streams.checkpoint(&self.setup.relay, &key))
         });
-        let mut fresh: Vec<Seen> = here.iter().filter(|seen| seen.seq > self.ledger.last[stream]).copied().collect();
+        let mut fresh: Vec<EventSeen> = here.iter().filter(|seen| seen.seq > self.ledger.last[stream]).copied().collect();
         fresh.sort_by_key(|seen| seen.seq);
         for seen in &fresh {
             self.ledger.number(stream, seen);
@@ -165,13 +165,13 @@ impl World {
         }
         for seen in &here {
             if self.ledger.by_seq[stream].get(&seen.seq) != Some(&seen.id) {
-                self.ledger.violation(format!("REUSED stream {stream}: a number holds {} now", seen.told()));
+                self.ledger.violation(format!("REUSED stream {stream}: a number holds {} now", seen.described()));
             }
         }
         let here: BTreeSet<u64> = here.iter().map(|seen| seen.seq).collect();
         for gone in old.iter().filter(|seen| !here.contains(&seen.seq)) {
             if self.setup.holds && !held.covers(gone.seq) {
-                self.ledger.violation(format!("HOLD stream {stream}: {} left before the relay had it", gone.told()));
+                self.ledger.violation(format!("HOLD stream {stream}: {} left before the relay had it", gone.described()));
             }
             if gone.seq < rest.first && stream != COMPACTED {
                 continue;
@@ -179,7 +179,7 @@ impl World {
             let mut later = self.ledger.by_seq[stream].range(gone.seq + 1..);
             let is_replaced = later.any(|(_, id)| self.ledger.events[*id].resource == gone.resource);
             if !is_replaced && !(gone.is_delete && rest.purged >= gone.seq) {
-                let told = gone.told();
+                let told = gone.described();
                 self.ledger.violation(format!("COMPACTION stream {stream}: {told} was the last of its resource"));
             }
             self.ledger.events[gone.id].dropped = true;

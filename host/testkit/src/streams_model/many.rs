@@ -3,7 +3,7 @@
 use waybill_core::ids::Tenant;
 use waybill_core::streams::reading::{FeedReader, FeedWants, Followed, Place, Restart, Selector, Token};
 
-use super::events::{Folded, Seen, fold};
+use super::events::{Folded, EventSeen, fold};
 use super::setup::{SHARDS, STREAMS};
 use super::world::World;
 
@@ -57,12 +57,12 @@ impl World {
         let Some(mut reader) = self.many[number].reader.take() else { return self.connect_many(number) };
         while let Some(read) = reader.next() {
             let stream = self.setup.number(&read.stream);
-            self.hand_many(number, stream, &Seen::of(&read.event), &reader);
+            self.hand_many(number, stream, &EventSeen::of(&read.event), &reader);
             if !self.calm && self.rng.percent(3) {
                 return;
             }
         }
-        match self.look(number, &mut reader) {
+        match self.take_from_ring(number, &mut reader) {
             Ok(()) => self.many[number].reader = Some(reader),
             Err(Restart::Lagged) => self.ledger.stats.lagged += 1,
             Err(Restart::Expired) => {
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    fn look(&mut self, number: usize, reader: &mut FeedReader) -> Followed {
+    fn take_from_ring(&mut self, number: usize, reader: &mut FeedReader) -> Followed {
         let host = self.many[number].host;
         match reader.wants(&self.hosts[host].all) {
             FeedWants::Nothing => Ok(()),
@@ -133,7 +133,7 @@ impl World {
         (self.many[number].host, self.many[number].reader) = (host, Some(reader));
     }
 
-    fn hand_many(&mut self, number: usize, stream: usize, seen: &Seen, reader: &FeedReader) {
+    fn hand_many(&mut self, number: usize, stream: usize, seen: &EventSeen, reader: &FeedReader) {
         self.check_delivery(&format!("B{number}"), stream, self.many[number].had[stream], seen);
         let many = &mut self.many[number];
         many.had[stream] = Some(seen.seq);

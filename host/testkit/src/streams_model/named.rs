@@ -3,7 +3,7 @@
 use waybill_core::streams::chunk::StoredEvent;
 use waybill_core::streams::reading::{NamedReader, NamedWants, PageError, PageLimits};
 
-use super::events::{Folded, Seen, fold};
+use super::events::{Folded, EventSeen, fold};
 use super::world::World;
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl World {
 
     fn hand_named(&mut self, number: usize, events: &[StoredEvent]) {
         let (who, stream) = (format!("A{number}"), self.named[number].stream);
-        for seen in events.iter().map(Seen::of) {
+        for seen in events.iter().map(EventSeen::of) {
             self.check_delivery(&who, stream, self.named[number].had, &seen);
             let named = &mut self.named[number];
             named.had = Some(seen.seq);

@@ -26,7 +26,6 @@ pub struct List {
     /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

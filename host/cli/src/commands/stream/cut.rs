@@ -9,7 +9,6 @@ use crate::exit::CliError;
 use crate::output::{self, Format, number, text, words};
 use crate::term::DRY_RUN_FIRST;
 
-/// From which stream.
 #[derive(Debug, Args)]
 pub struct Which {
     /// Name of the stream
@@ -36,7 +35,6 @@ pub struct Which {
     Events go in whole chunks, so a few before that number may stay; so does what a relay with `retention = \"hold\"` hasn't sent. Without \
     --before all of them go.")]
 pub struct Purge {
-    /// Which stream.
     #[command(flatten)]
     pub which: Which,
     /// Only events before this number
@@ -51,7 +49,6 @@ pub struct Purge {
     waybill stream delete task.node.7 --reason 'the node is gone' --yes\n\n\
     What is appended later goes on behind the last number.")]
 pub struct Delete {
-    /// Which stream.
     #[command(flatten)]
     pub which: Which,
 }

@@ -23,7 +23,6 @@ pub struct List {
     /// Their tenant [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

@@ -37,7 +37,6 @@ pub struct Read {
     /// Their tenant [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

@@ -40,7 +40,6 @@ pub struct Transports<'a> {
     pub settings: &'a [EndpointSettings],
 }
 
-/// Reads one `[relay.NAME]`.
 pub fn relay(
     mut section: Section<'_, '_>,
     name: &str,

@@ -3,8 +3,13 @@
 //! It speaks of stored events, not of JSON: a surface writes them as its wire wants them. Which streams a caller may append to and read
 //! is the surface's to check, each event of a selector of many streams, too: what it leaves out still moves the cursor.
 
+mod error;
+mod relays;
+
+pub use error::StreamError;
+pub use relays::{RelayDetail, RelayLag, RelayState, RelayStreamView, RelayView, SeekRequest, SeekTo};
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -253,106 +258,6 @@ pub struct StreamAct {
     pub reason: String,
 }
 
-/// What a relay does now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RelayState {
-    Running,
-    /// An operator had it pause.
-    Paused,
-    /// A refusal or an overtaken range stopped it, as its settings say.
-    Stopped,
-}
-
-impl RelayState {
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
-impl fmt::Display for RelayState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-/// A relay, as far as the shards of this host go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayView {
-    pub name: RelayName,
-    /// Pattern of the streams that it takes.
-    pub streams: String,
-    pub transport: String,
-    pub state: RelayState,
-    /// Why it is stopped or waits, in words.
-    pub reason: Option<String>,
-    /// Streams with events that it hasn't settled.
-    pub streams_behind: u64,
-    /// Events that were named and aren't settled.
-    pub lag_events: u64,
-    /// Age of the earliest of those that are in memory.
-    pub lag: Option<std::time::Duration>,
-    pub in_flight: u64,
-    /// Since this host took its shards over.
-    pub delivered: u64,
-    pub refused: u64,
-    /// Events that retention took before it had them.
-    pub overtaken: u64,
-    /// Of each tenant in whose streams it is behind.
-    pub tenants: BTreeMap<Tenant, RelayLag>,
-}
-
-/// How far a relay is behind in the streams of one tenant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RelayLag {
-    pub streams: u64,
-    pub events: u64,
-}
-
-/// A relay with its place in streams.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayDetail {
-    pub view: RelayView,
-    /// Streams that are behind, by name, at most 100 of them.
-    pub behind: Vec<RelayStreamView>,
-}
-
-/// Where a relay stands in a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayStreamView {
-    pub stream: StreamKey,
-    /// Everything up to here is settled.
-    pub upto: u64,
-    /// Up to where the feed names events.
-    pub named_to: u64,
-    /// Grows with each seek.
-    pub generation: u64,
-}
-
-/// Where a relay goes on in a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeekTo {
-    /// With the event that follows this number.
-    After(u64),
-    /// With the earliest that is kept.
-    Earliest,
-    /// Behind what is there now.
-    Latest,
-}
-
-/// An operator sets a relay's place in a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeekRequest {
-    pub relay: RelayName,
-    pub stream: StreamKey,
-    pub to: SeekTo,
-    pub actor: String,
-    pub reason: String,
-}
-
 /// How streams do at this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
@@ -371,64 +276,6 @@ pub struct StreamStats {
     pub trimmed: u64,
     pub compacted: u64,
     pub overtaken: u64,
-}
-
-/// Why a request about streams failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum StreamError {
-    /// `index` names the event in the request, from 0.
-    #[error("event {index}: {error}")]
-    Event { index: usize, error: EventError },
-    #[error(transparent)]
-    Exact(#[from] ExactRefusal),
-    #[error("event id {id} was used before with other content: choose another id, or send exactly the same again")]
-    IdTaken { id: EventId },
-    /// An append goes into one commit, or not at all.
-    #[error("the append has {bytes} bytes with all its events, at most {bytes_max} are taken at once: split it")]
-    AppendTooLarge { bytes: usize, bytes_max: usize },
-    #[error(transparent)]
-    Read(#[from] PageError),
-    /// Something that a reader of many streams should have had next is gone.
-    #[error("events behind this cursor aren't kept any more: begin again without one")]
-    Expired,
-    #[error("events can't be read: {0}")]
-    Unreadable(String),
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    #[error("cursor {text:?} isn't one of this subscription: use the text of the last event's id, or none")]
-    Cursor { text: String },
-    #[error("{0} isn't empty: events are imported into streams that never had one")]
-    NotEmpty(StreamKey),
-    /// An import has a number where this one, or one behind it, belongs.
-    #[error("event {index} has seq {seq}, where {expected} comes next, or a later one: numbers rise")]
-    ImportOrder { index: usize, seq: u64, expected: u64 },
-    #[error("relay {relay} can't go to {asked} in {stream}, which has {first} to {last}")]
-    Seek { relay: RelayName, stream: StreamKey, asked: u64, first: u64, last: u64 },
-    #[error("relay {relay} doesn't take {stream}")]
-    NotRelayed { relay: RelayName, stream: StreamKey },
-}
-
-impl StreamError {
-    pub fn code(&self) -> Code {
-        match self {
-            Self::Event { error, .. } => match error {
-                EventError::Input(error) => error.code(),
-                EventError::ReadOnly(_) => Code::STREAM_READ_ONLY,
-                EventError::PayloadTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
-                EventError::NoSchemaVersion | EventError::SchemaVersion { .. } => Code::SCHEMA_VERSION,
-            },
-            Self::Exact(refusal) => refusal.code(),
-            Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
-            Self::ImportOrder { .. } => Code::SCHEMA_VALIDATION_FAILED,
-            Self::AppendTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
-            Self::Read(PageError::Expired { .. }) | Self::Expired => Code::EVENT_CURSOR_EXPIRED,
-            Self::Read(PageError::Ahead { .. }) => Code::EVENT_CURSOR_AHEAD,
-            Self::Read(PageError::Unreadable { .. }) | Self::Unreadable(_) => Code::STORAGE_CORRUPT,
-            Self::Token(_) | Self::Cursor { .. } => Code::EVENT_CURSOR,
-            Self::NotEmpty(_) => Code::STREAM_NOT_EMPTY,
-            Self::Seek { .. } | Self::NotRelayed { .. } => Code::RELAY_SEEK,
-        }
-    }
 }
 
 /// Event streams of this host. Tenants given are those the credential allows; none = all.

@@ -36,13 +36,11 @@ pub enum FeedWants {
     Nothing,
     /// Numbers of the last feed records of all shards: [`FeedReader::take_ends`].
     Ends,
-    /// [`FeedReader::take_scan`].
     Scan(ScanQuery),
     /// This feed record: [`FeedReader::take_feed`].
     Feed(ShardId, u64),
     /// Whether a stream ever had an event that this selects: [`FeedReader::take_selected`].
     Selected(StreamKey, Selector),
-    /// [`FeedReader::take_live`].
     Live,
 }
 
@@ -310,7 +308,7 @@ impl FeedReader {
     /// Takes the next entry of the ring.
     pub fn take_live(&mut self, ring: &Ring) -> Followed {
         let Some(Place::Feed { pos, .. }) = &self.place else { return Ok(()) };
-        let entry = match ring.look(self.ring_place) {
+        let entry = match ring.at(self.ring_place) {
             Looked::Lagged => return Err(Restart::Lagged),
             Looked::Nothing => return Ok(()),
             Looked::Entry(entry) => entry,

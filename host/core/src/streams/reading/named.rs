@@ -24,7 +24,6 @@ enum Phase {
 pub enum NamedWants {
     /// What is stored after this number: [`NamedReader::take_slice`].
     Slice(u64),
-    /// [`NamedReader::take_live`].
     Live,
 }
 
@@ -117,7 +116,7 @@ impl NamedReader {
             (self.place, self.phase) = (ring.next(), Phase::Live);
             return Some(Vec::new());
         }
-        let entry = match ring.look(self.place) {
+        let entry = match ring.at(self.place) {
             Looked::Lagged => return None,
             Looked::Nothing => return Some(Vec::new()),
             Looked::Entry(entry) => entry,

@@ -134,7 +134,7 @@ impl Ring {
         self.next
     }
 
-    pub fn look(&self, place: u64) -> Looked {
+    pub fn at(&self, place: u64) -> Looked {
         let low = self.next - self.entries.len() as u64;
         if place < low {
             return Looked::Lagged;

@@ -17,7 +17,6 @@ pub(super) enum Scanned {
     At(ScanAt),
 }
 
-/// Why it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScanStop {
     /// Events that it should have given are gone.

@@ -24,7 +24,6 @@ pub enum ScanAt {
     Within { stream: StreamName, seq: u64, purged: u64 },
 }
 
-/// A reader's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Scan {
@@ -42,7 +41,6 @@ pub enum Place {
     },
 }
 
-/// A cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Of tenant and selector.

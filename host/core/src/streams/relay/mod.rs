@@ -8,15 +8,15 @@
 //! |---|---|
 //! | `behind` | part: which streams are behind, and how far the mark may go |
 //! | `window` | one stream: its window, what is in flight, its checkpoint |
-//! | `one` | one relay of one shard |
+//! | `of_shard` | one relay of one shard |
 
 mod behind;
-mod one;
+mod of_shard;
 #[cfg(test)]
 mod tests;
 mod window;
 
-pub use one::{FeedTaken, Relay, RelaySettings};
+pub use of_shard::{FeedTaken, Relay, RelaySettings};
 pub use window::{OrderBy, Overtaken, RelayOutcome, RelaySend};
 
 use std::collections::BTreeSet;

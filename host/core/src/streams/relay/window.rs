@@ -18,7 +18,6 @@ pub enum OrderBy {
     #[default]
     Resource,
     Node,
-    /// The whole stream.
     Stream,
 }
 

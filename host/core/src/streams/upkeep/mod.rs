@@ -86,7 +86,6 @@ pub struct Act {
     /// It is of no use once the shard stands at another beat.
     pub beat: u64,
     pub writes: Vec<StreamWrite>,
-    /// Events that go.
     pub events: u64,
 }
 

@@ -93,12 +93,10 @@ pub struct EnvelopeJson<'a> {
     pub resume_token: Option<Cow<'a, str>>,
 }
 
-/// A `google.protobuf.Any`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AnyPayload)]
 pub struct AnyJson<'a> {
-    /// Such as `type.googleapis.com/sms.Task`.
     #[schema(value_type = String)]
     pub type_url: Cow<'a, str>,
     /// The message's protobuf in base64; empty if absent.

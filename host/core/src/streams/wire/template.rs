@@ -47,7 +47,6 @@ enum Part {
     Value(Value),
 }
 
-/// Where events go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     broker: Broker,

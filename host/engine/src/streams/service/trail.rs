@@ -43,7 +43,6 @@ pub(super) struct Asked {
     pub tenant: Tenant,
     /// The stream, the relay, or the dead letter.
     pub object: String,
-    /// With the reason.
     pub detail: Value,
 }
 
