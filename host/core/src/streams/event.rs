@@ -47,7 +47,10 @@ impl Op {
 pub enum Body {
     #[default]
     None,
-    Any { type_url: String, value: Bytes },
+    Any {
+        type_url: String,
+        value: Bytes,
+    },
     /// Bytes whose kind is in `content_type`.
     Bytes(Bytes),
     /// Kept in the blob table, because it is larger than [`crate::limits::INLINE_PAYLOAD_BYTES_MAX`]. Never on the wire: who replays it

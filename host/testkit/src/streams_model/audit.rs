@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use waybill_core::ids::ShardId;
 
-use super::events::{Folded, EventSeen};
+use super::events::{EventSeen, Folded};
 use super::ledger::events_in;
 use super::setup::{COMPACTED, SHARDS, STREAMS};
 use super::world::World;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use waybill_core::streams::records::{Checkpoint, StreamDead, StreamWrite};
 
-use super::events::{Id, Known, EventSeen};
+use super::events::{EventSeen, Id, Known};
 use super::setup::{COMPACTED, STREAMS};
 use super::stats::Stats;
 use super::world::World;
@@ -155,7 +155,8 @@ impl World {
             let streams = &tables.streams;
             (events_in(streams, &key), streams.rest(&key), streams.checkpoint(&self.setup.relay, &key))
         });
-        let mut fresh: Vec<EventSeen> = here.iter().filter(|seen| seen.seq > self.ledger.last[stream]).copied().collect();
+        let mut fresh: Vec<EventSeen> =
+            here.iter().filter(|seen| seen.seq > self.ledger.last[stream]).copied().collect();
         fresh.sort_by_key(|seen| seen.seq);
         for seen in &fresh {
             self.ledger.number(stream, seen);
@@ -171,7 +172,8 @@ impl World {
         let here: BTreeSet<u64> = here.iter().map(|seen| seen.seq).collect();
         for gone in old.iter().filter(|seen| !here.contains(&seen.seq)) {
             if self.setup.holds && !held.covers(gone.seq) {
-                self.ledger.violation(format!("HOLD stream {stream}: {} left before the relay had it", gone.described()));
+                self.ledger
+                    .violation(format!("HOLD stream {stream}: {} left before the relay had it", gone.described()));
             }
             if gone.seq < rest.first && stream != COMPACTED {
                 continue;

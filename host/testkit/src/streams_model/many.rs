@@ -3,7 +3,7 @@
 use waybill_core::ids::Tenant;
 use waybill_core::streams::reading::{FeedReader, FeedWants, Followed, Place, Restart, Selector, Token};
 
-use super::events::{Folded, EventSeen, fold};
+use super::events::{EventSeen, Folded, fold};
 use super::setup::{SHARDS, STREAMS};
 use super::world::World;
 

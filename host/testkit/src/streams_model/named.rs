@@ -3,7 +3,7 @@
 use waybill_core::streams::chunk::StoredEvent;
 use waybill_core::streams::reading::{NamedReader, NamedWants, PageError, PageLimits};
 
-use super::events::{Folded, EventSeen, fold};
+use super::events::{EventSeen, Folded, fold};
 use super::world::World;
 
 #[derive(Debug)]
