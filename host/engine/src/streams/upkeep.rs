@@ -21,7 +21,9 @@ use waybill_core::streams::owner::Published;
 use waybill_core::streams::records::Checkpoint;
 use waybill_core::streams::rules::Rules;
 use waybill_core::streams::settings::StreamsSettings;
-use waybill_core::streams::upkeep::{Act, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim};
+use waybill_core::streams::upkeep::{
+    Act, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim, waiting,
+};
 use waybill_core::time::UnixMillis;
 
 use super::due::DueLooks;
@@ -292,7 +294,8 @@ impl Upkeep {
                         self.queue(stream, Some(Stage::Merge));
                     }
                     _ => {
-                        note.chunks = 0;
+                        // They count with what comes: only then are no more left than become one.
+                        note.chunks = waiting(view, MergeSettings::default());
                         let stage = note.due(&settings.retention(&stream.name), None);
                         self.queue(stream, stage);
                     }

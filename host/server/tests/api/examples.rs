@@ -81,6 +81,7 @@ fn name_in(template: &str) -> &'static str {
     match template {
         "/v1/saga-definitions/{name}" => "order",
         "/v1/sagas/{id}/signals/{name}" => "paid",
+        "/v1/streams/{name}/import" => "task",
         _ => "http",
     }
 }

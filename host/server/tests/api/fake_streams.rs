@@ -83,7 +83,7 @@ impl FakeStreams {
 
     fn relay_of(name: &RelayName) -> Served<RelayView> {
         match name.as_str() {
-            "gone" => Err(ServiceError::NotFound { what: Missing::Relay, id: name.to_string() }),
+            "gone" | "a b" => Err(ServiceError::NotFound { what: Missing::Relay, id: name.to_string() }),
             known => Ok(RelayView {
                 name: RelayName::new(known).unwrap(),
                 streams: "task.**".into(),

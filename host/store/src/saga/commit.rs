@@ -154,12 +154,15 @@ impl Changes {
     }
 }
 
+/// What goes to doorsteps with the commit: groups of messages with their places, and events with their shards.
+type DoorRows = (Vec<(DoorGroupAt, Object)>, Vec<(ShardId, Object)>);
+
 async fn guarded(
     store: &SurrealStore,
     transaction: &dyn Transaction,
     commit: &SagaCommit,
     changes: Changes,
-    (doors, events): (Vec<(DoorGroupAt, Object)>, Vec<(ShardId, Object)>),
+    (doors, events): DoorRows,
 ) -> Result<(), StoreError> {
     let (stands, swept) = place::shard(transaction, commit.shard).await?;
     if (stands.token, stands.beat) != (commit.expect_token, commit.expect_beat) {

@@ -71,12 +71,12 @@ impl World {
                 life.tickets.insert(ticket, ids);
                 life.owner.append(ticket, append);
             }
-            None => self.to_the_door(stream, ids),
+            None => self.put_at_door(stream, ids),
         }
     }
 
     /// A host that doesn't own the stream, or lost it, puts a direct append on the doorstep.
-    pub(super) fn to_the_door(&mut self, stream: usize, ids: Vec<Id>) {
+    pub(super) fn put_at_door(&mut self, stream: usize, ids: Vec<Id>) {
         let appends = [(shard_of(stream), self.append_of(stream, &ids))];
         let tx = self.store.read(|tables| tables.streams.begin_door(&appends));
         let commit_at = self.now + self.rng.below(30);

@@ -169,7 +169,7 @@ impl World {
         for direct in life.owner.recall() {
             let Some(ids) = life.tickets.remove(&direct.ticket) else { continue };
             let stream = self.setup.number(&direct.append.stream);
-            self.to_the_door(stream, ids);
+            self.put_at_door(stream, ids);
         }
         if let Phase::Flying { commit, .. } = life.phase {
             self.decide_fate(*commit, 150);

@@ -180,7 +180,7 @@ impl World {
             }
             let mut later = self.ledger.by_seq[stream].range(gone.seq + 1..);
             let is_replaced = later.any(|(_, id)| self.ledger.events[*id].resource == gone.resource);
-            if !is_replaced && !(gone.is_delete && rest.purged >= gone.seq) {
+            if !is_replaced && (!gone.is_delete || rest.purged < gone.seq) {
                 let told = gone.described();
                 self.ledger.violation(format!("COMPACTION stream {stream}: {told} was the last of its resource"));
             }

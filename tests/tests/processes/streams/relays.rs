@@ -137,7 +137,8 @@ fn first_arrivals(arrivals: &[Arrival], key: &str) -> Vec<u64> {
 async fn a_key_that_is_refused_for_good_holds_up_no_other_also_when_the_host_is_killed() {
     const EVENTS: usize = 600;
     const OTHERS: usize = 7;
-    let key = |number: usize| if number % 4 == 0 { "poison".to_owned() } else { format!("key-{}", number % OTHERS) };
+    let key =
+        |number: usize| if number.is_multiple_of(4) { "poison".to_owned() } else { format!("key-{}", number % OTHERS) };
     let takes = |delivered: &Delivered| match delivered.key.as_deref() {
         Some("poison") => Answer::status(422),
         _ => Answer::status(204),

@@ -63,8 +63,11 @@ fn committed(owner: &mut StreamOwner, found: PassFound) -> (StreamCommit, Applie
     }
 }
 
+/// A stream, and the numbers from (exclusive) and to that the feed names of it.
+type NamedRange = (String, u64, u64);
+
 /// Ids with their numbers, of all chunks that a commit writes, and what the feed names.
-fn numbered(commit: &StreamCommit) -> (Vec<(String, u64)>, Vec<(String, u64, u64)>) {
+fn numbered(commit: &StreamCommit) -> (Vec<(String, u64)>, Vec<NamedRange>) {
     let (mut events, mut named) = (Vec::new(), Vec::new());
     for write in &commit.writes {
         match write {

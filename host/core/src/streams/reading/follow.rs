@@ -88,6 +88,9 @@ pub struct FeedReader {
     rules: Rules,
 }
 
+/// Place of a part in a feed record, its stream, and its events or why the reader begins anew.
+type PartRead<'a> = (usize, &'a StreamKey, Result<Vec<StoredEvent>, Restart>);
+
 impl FeedReader {
     /// One that begins with the earliest events that are kept.
     pub fn from_earliest(tenant: Tenant, selector: Selector, incarnation: u64, shards: u16, rules: Rules) -> Self {
@@ -329,12 +332,7 @@ impl FeedReader {
         Ok(())
     }
 
-    fn take_record(
-        &mut self,
-        shard: ShardId,
-        number: u64,
-        parts: Vec<(usize, &StreamKey, Result<Vec<StoredEvent>, Restart>)>,
-    ) -> Followed {
+    fn take_record(&mut self, shard: ShardId, number: u64, parts: Vec<PartRead<'_>>) -> Followed {
         let Some(Place::Feed { pos, part: had }) = &self.place else { return Ok(()) };
         let had = had.filter(|had| had.0 == shard.0);
         let mut pending = Vec::new();

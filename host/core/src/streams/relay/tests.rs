@@ -67,8 +67,11 @@ fn refused() -> RelayOutcome {
     RelayOutcome::Refused(Refusal { code: "NO".into(), reason: "never".into() })
 }
 
+/// End of the settled run and marks beyond it; none = no checkpoint is written.
+type Settled = Option<(u64, Vec<u64>)>;
+
 /// The next commit: end of the settled run, marks beyond it, and the relay's mark.
-fn drafted(relays: &Relays) -> (RelayFlight, Vec<StreamWrite>, Option<(u64, Vec<u64>)>, u64) {
+fn drafted(relays: &Relays) -> (RelayFlight, Vec<StreamWrite>, Settled, u64) {
     let (mut writes, mut shard) = (Vec::new(), StreamShardRecord { beat: 10, ..record(9) });
     let flight = relays.draft(&mut writes, &mut shard);
     let checkpoint = writes.iter().find_map(|write| match write {

@@ -37,6 +37,17 @@ impl MergeSettings {
 
 /// The first run of neighbours that become one. The union lies under the last key, so whoever stands anywhere before it finds it.
 pub fn merge(view: &UpkeepView, settings: MergeSettings, rules: Rules) -> Option<Act> {
+    let run = run(view, settings);
+    if run.len() >= settings.fan.max(2) { union(view, &run, rules) } else { None }
+}
+
+/// Chunks at the end that wait for more of their size, where there is nothing to merge.
+pub fn waiting(view: &UpkeepView, settings: MergeSettings) -> usize {
+    run(view, settings).len()
+}
+
+/// The first run of neighbours that is long enough; else the one at the end.
+fn run(view: &UpkeepView, settings: MergeSettings) -> Vec<&Arc<Chunk>> {
     let mut run: Vec<&Arc<Chunk>> = Vec::new();
     for chunk in &view.chunks {
         let follows =
@@ -50,10 +61,10 @@ pub fn merge(view: &UpkeepView, settings: MergeSettings, rules: Rules) -> Option
         }
         run.push(chunk);
         if run.len() >= settings.fan.max(2) {
-            return union(view, &run, rules);
+            break;
         }
     }
-    None
+    run
 }
 
 fn union(view: &UpkeepView, run: &[&Arc<Chunk>], rules: Rules) -> Option<Act> {
@@ -93,6 +104,8 @@ mod tests {
     #[test]
     fn a_sealed_chunk_and_a_short_run_are_left_alone() {
         assert_eq!(merged(&view(&[&["a"], &["b"]])), None);
+        assert_eq!(waiting(&view(&[&["a"], &["b"]]), SETTINGS), 2);
+        assert_eq!(waiting(&view(&[&["a"], &["a", "b", "c"]]), SETTINGS), 1, "one that was merged waits for its like");
         assert_eq!(merged(&view(&[&["a"], &["b"], &["a", "b", "c", "d", "e", "f"], &["c"]])), None);
     }
 

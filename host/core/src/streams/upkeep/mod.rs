@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use compact::{Latest, Resource, compact};
 pub use due::due;
-pub use merge::{MergeSettings, merge};
+pub use merge::{MergeSettings, merge, waiting};
 pub use trim::trim;
 
 use super::chunk::Chunk;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
+use waybill_core::code::Code;
 use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{RelayPage, RelaySlice, ShardOf};
@@ -158,10 +159,14 @@ impl Actor {
         driver.count_unsettled(&stream.tenant, i64::try_from(count).unwrap_or(i64::MAX).saturating_neg());
         driver.state.overtaken.fetch_add(count, Ordering::AcqRel);
         meter::overtaken(name, count);
-        tracing::error!(relay = name.as_str(), %stream, from = range.from, to = range.to, "retention took events before the relay had sent them");
+        tracing::error!(code = %Code::RELAY_OVERTAKEN, relay = name.as_str(), %stream, from = range.from, to = range.to, "retention took events before the relay had sent them");
         if driver.plan.on_overtaken == OnOvertaken::Stop {
-            let reason =
-                format!("events {} to {} of {stream} were removed before it had sent them", range.from, range.to);
+            let reason = format!(
+                "{}: events {} to {} of {stream} were removed before it had sent them",
+                Code::RELAY_OVERTAKEN,
+                range.from,
+                range.to
+            );
             driver.state.stop(reason);
         }
         let event = AuditEvent {
