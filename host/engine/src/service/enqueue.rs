@@ -81,7 +81,10 @@ impl EnqueueService for Outbox {
         let (answers, transacted) = self.at_doors(business, drafts, &shards, finish.as_ref()).await?;
         let answers = if transacted.is_repeat { Vec::new() } else { answers };
         self.count(&answers, &counted);
-        Ok(transaction_done(answers, transacted, &events))
+        // Of a repeat that its messages show, the first has the events.
+        let is_known = !answers.is_empty() && answers.iter().all(|answer| answer.duplicate);
+        let none = SortedEvents::default();
+        Ok(transaction_done(answers, transacted, if is_known { &none } else { &events }))
     }
 }
 

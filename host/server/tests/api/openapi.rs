@@ -86,6 +86,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/subscribe/tickets",
         "GET /v1/relays",
         "GET /v1/relays/{name}",
+        "GET /v1/relays/{name}/overtaken",
         "POST /v1/relays/{name}/pause",
         "POST /v1/relays/{name}/resume",
         "POST /v1/relays/{name}/seek",

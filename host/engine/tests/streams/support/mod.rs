@@ -117,7 +117,14 @@ impl Host {
     }
 
     pub async fn append(&self, name: &str, ids: &[&str]) -> Appended {
-        self.try_append(name, ids, None).await.unwrap()
+        // A takeover may hide what became of it: with the same ids it is sent again.
+        for _ in 0..100 {
+            match self.try_append(name, ids, None).await {
+                Err(ServiceError::OutcomeUnknown(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+                done => return done.unwrap(),
+            }
+        }
+        panic!("what became of {ids:?} is never known");
     }
 
     pub async fn try_append(
