@@ -211,6 +211,7 @@ fn delivery(sample: &Message, number: u64, payload: &Bytes) -> Delivery {
         attempt: 1,
         lease_epoch: 1,
         seq: Seq(number),
+        attributes: Vec::new(),
     }
 }
 

@@ -134,6 +134,7 @@ pub fn delivery(number: u64, destination: &str) -> Delivery {
         attempt: 2,
         lease_epoch: 7,
         seq: Seq(42),
+        attributes: Vec::new(),
     }
 }
 

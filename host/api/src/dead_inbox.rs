@@ -49,7 +49,7 @@ pub struct DeadInbox {
     pub reason: String,
     /// Both, `CODE: reason`, as a message has it.
     pub last_error: String,
-    /// When it died.
+    /// When it became a dead letter.
     pub ended_at: Instant,
     /// Operator's note on a quarantined one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

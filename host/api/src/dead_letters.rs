@@ -1,5 +1,5 @@
-//! Dead letters of all kinds: messages that can't be delivered, sagas whose compensation is stuck, and received messages that can't
-//! be handled.
+//! Dead letters of all kinds: messages that can't be delivered, sagas whose compensation is stuck, received messages that can't be
+//! handled, and events of streams that can't be numbered or relayed.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -16,12 +16,14 @@ use waybill_core::saga::records::SagaDead;
 use waybill_core::saga::state::SagaState;
 use waybill_core::time::UnixMillis;
 
+use crate::dead_events::DeadEvent;
 use crate::dead_inbox::DeadInbox;
 use crate::inbox::InboxMessageView;
 use crate::instant::Instant;
 use crate::messages::{Enqueued, MessageView};
 
-/// A message that can't be delivered, a saga whose compensation is stuck, or a received message that can't be handled.
+/// A message that can't be delivered, a saga whose compensation is stuck, a received message that can't be handled, or an event of a
+/// stream that can't be numbered or relayed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 #[schema(as = DeadLetter)]
@@ -32,6 +34,8 @@ pub enum DeadLetterView {
     Saga(Box<DeadSaga>),
     /// A received message that can't be handled.
     Inbox(Box<DeadInbox>),
+    /// An event of a stream that can't be numbered or relayed.
+    Event(Box<DeadEvent>),
 }
 
 impl DeadLetterView {
@@ -39,7 +43,7 @@ impl DeadLetterView {
     pub fn message(&self) -> Option<&MessageView> {
         match self {
             Self::Message(message) => Some(message),
-            Self::Saga(_) | Self::Inbox(_) => None,
+            Self::Saga(_) | Self::Inbox(_) | Self::Event(_) => None,
         }
     }
 
@@ -47,7 +51,7 @@ impl DeadLetterView {
     pub fn saga(&self) -> Option<&DeadSaga> {
         match self {
             Self::Saga(saga) => Some(saga),
-            Self::Message(_) | Self::Inbox(_) => None,
+            Self::Message(_) | Self::Inbox(_) | Self::Event(_) => None,
         }
     }
 }
@@ -61,6 +65,12 @@ impl From<MessageView> for DeadLetterView {
 impl From<DeadInbox> for DeadLetterView {
     fn from(inbox: DeadInbox) -> Self {
         Self::Inbox(Box::new(inbox))
+    }
+}
+
+impl From<DeadEvent> for DeadLetterView {
+    fn from(event: DeadEvent) -> Self {
+        Self::Event(Box::new(event))
     }
 }
 
@@ -156,6 +166,8 @@ pub enum Replayed {
     Saga(ReplayedSaga),
     /// The received message, stored again.
     Inbox(Box<InboxMessageView>),
+    /// The event, which its relay's broker has now.
+    Event(Box<DeadEvent>),
 }
 
 impl Replayed {
@@ -163,7 +175,7 @@ impl Replayed {
     pub fn message(&self) -> Option<&MessageView> {
         match self {
             Self::Message(message) => Some(message),
-            Self::Saga(_) | Self::Inbox(_) => None,
+            Self::Saga(_) | Self::Inbox(_) | Self::Event(_) => None,
         }
     }
 }
@@ -207,7 +219,7 @@ pub struct DeadGroupView {
     pub code: String,
     /// Error text without numbers and quoted parts.
     pub signature: String,
-    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`, of received messages a subject.
+    /// A topic of the group; of stuck sagas `saga:<definition>/<step>`, of received messages a subject, of events a stream.
     pub topic: String,
     /// Dead letters in the group; a lower bound if the list has `counted_since`.
     pub count: u64,
@@ -266,8 +278,8 @@ pub struct Quarantine {
 /// Dead letters as a service. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait DeadLetterService: Send + Sync + 'static {
-    /// Dead letters that match: messages, the latest in the order first, then stuck sagas by tenant and id, then received messages by
-    /// their place.
+    /// Dead letters that match: messages, the latest in the order first, then stuck sagas by tenant and id, then received messages and
+    /// events of streams by their places.
     async fn dead_letters(
         &self,
         tenant: Option<&Tenant>,
@@ -287,7 +299,7 @@ pub trait DeadLetterService: Send + Sync + 'static {
     /// One dead letter; a message with payload and attempts, a received one with its payload.
     async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError>;
     /// Puts one dead letter back; works on quarantined ones too. A stuck saga tries its compensation again, or goes forward; a
-    /// received message is stored for its consumer again, behind what is there of its key.
+    /// received message is stored for its consumer again, behind what is there of its key; an event is sent through its relay at once.
     async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError>;
     /// Fences one dead letter off. A stuck saga stays so until it moves.
     async fn quarantine(&self, dead: &DeadId, note: &str, actor: &str) -> Result<DeadLetterView, ServiceError>;

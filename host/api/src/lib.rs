@@ -4,11 +4,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `messages` | messages sent and shown |
-//! | `dead_letters`, `dead_inbox` | messages that can't be delivered or handled, and stuck sagas |
+//! | `dead_letters`, `dead_inbox`, `dead_events` | messages and events that can't be delivered or handled, and stuck sagas |
 //! | `operations` | bulk acts |
 //! | `transports` | transports, and what is missing at their peers |
 //! | `inbox` | received messages: stored, handled, waiting |
+//! | `events`, `joint_events` | events appended to streams, by themselves and in transactions |
 //! | `sources` | what brings messages in |
+//! | `streams`, `relays` | streams of events as they are shown and read, and what brings them to brokers |
 //! | `workers` | claims and settlements of workers outside |
 //! | `status` | depths, holds, audit, readiness |
 //! | `quarantine` | rows that could not be read |
@@ -23,23 +25,28 @@
 
 pub mod annotations;
 pub mod configuration;
+pub mod dead_events;
 pub mod dead_inbox;
 pub mod dead_letters;
+pub mod events;
 pub mod headers;
 pub mod idempotency;
 pub mod inbox;
 pub mod instant;
+pub mod joint_events;
 pub mod list;
 pub mod messages;
 pub mod operations;
 pub mod plugins;
 pub mod quarantine;
+pub mod relays;
 pub mod saga_definitions;
 pub mod saga_history;
 pub mod saga_node;
 pub mod sagas;
 pub mod sources;
 pub mod status;
+pub mod streams;
 pub mod transports;
 pub mod workers;
 

@@ -18,6 +18,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::transact::Statement;
 use waybill_core::port::transport::{PluginIdentity, Receipt};
+use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
 
 use crate::annotations::AnnotationsView;
@@ -228,6 +229,19 @@ pub struct TransactionDone {
     pub duplicates: Vec<String>,
     /// What each statement answered, in order.
     pub results: Vec<serde_json::Value>,
+    /// The events in the order of the request; none where it was a repeat of its messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<AppendedEvent>,
+}
+
+/// An event that a transaction appended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AppendedEvent {
+    /// Its `event_id`, chosen by the caller or made.
+    pub id: String,
+    /// Its number; absent = it gets one in a moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
 }
 
 /// Another instant for a waiting message.
@@ -243,12 +257,13 @@ pub struct Reschedule {
 pub trait EnqueueService: Send + Sync + 'static {
     /// Enqueues all or none and answers after the durable commit.
     async fn enqueue(&self, messages: Vec<NewMessage>) -> Result<Enqueued, ServiceError>;
-    /// Commits statements and messages together. With `finish` it also finishes an idempotency key, in the same commit: when
+    /// Commits statements, messages and events together. Events without `expected_seq` never make it fail. With `finish` it also finishes an idempotency key, in the same commit: when
     /// the key isn't the caller's any more, nothing is committed ([`ServiceError::LeaseLost`]).
     async fn transact(
         &self,
         statements: Vec<Statement>,
         messages: Vec<NewMessage>,
+        events: Vec<JointEvent>,
         finish: Option<FinishWith>,
     ) -> Result<TransactionDone, ServiceError>;
 }

@@ -45,6 +45,7 @@ pub(crate) fn delivery(template: &CaseMessage, number: u64, peer: &str) -> Optio
         attempt: template.attempt.unwrap_or(1),
         lease_epoch: 1,
         seq: Seq(number),
+        attributes: Vec::new(),
     })
 }
 

@@ -84,6 +84,12 @@ text_id!(
     /// Id of a message that a source brought: the sender's, else its position. With a consumer's name it is handled once.
     InboundId, "id", INBOUND_ID_BYTES_MAX);
 text_id!(
+    /// Id of an event, a ULID where the host makes it. With its tenant it is numbered once.
+    EventId, "event_id", ID_BYTES_MAX);
+text_id!(
+    /// A relay from the configuration, `[relay.NAME]`.
+    RelayName, "relay", INBOX_NAME_BYTES_MAX);
+text_id!(
     /// A source from the configuration, `[source.NAME]`.
     SourceName, "source", INBOX_NAME_BYTES_MAX);
 text_id!(
@@ -152,12 +158,19 @@ impl ShardId {
         if count == 1 {
             return Self(0);
         }
-        let text = key.map(Key::as_str).or(caller_id.map(MessageId::as_str));
-        let number = match text {
-            Some(text) => u64::from(tenant_and(tenant.as_str(), text).first().copied().unwrap_or(0)),
-            None => spread,
-        };
-        Self(u16::try_from(number % u64::from(count)).unwrap_or(0))
+        match key.map(Key::as_str).or(caller_id.map(MessageId::as_str)) {
+            Some(text) => Self::of_text(tenant, text, count),
+            None => Self(u16::try_from(spread % u64::from(count)).unwrap_or(0)),
+        }
+    }
+
+    /// The shard of what goes by a text alone: a key, or a stream's name.
+    pub fn of_text(tenant: &Tenant, text: &str, count: u16) -> Self {
+        let count = count.max(1);
+        if count == 1 {
+            return Self(0);
+        }
+        Self(u16::from(tenant_and(tenant.as_str(), text).first().copied().unwrap_or(0)) % count)
     }
 }
 

@@ -25,6 +25,7 @@ pub mod port;
 pub mod route;
 pub mod saga;
 pub mod step_address;
+pub mod streams;
 pub mod suggest;
 pub mod time;
 pub mod topic;

@@ -103,6 +103,8 @@ pub struct Delivery {
     pub attempt: u32,
     /// The owner's token: grows whenever the lease changes hands.
     pub lease_epoch: u64,
-    /// Place in the shard's order.
+    /// Place in the shard's order; of an event, its number in its stream.
     pub seq: Seq,
+    /// Registered extras of this delivery, besides what the message says of itself.
+    pub attributes: Vec<(String, String)>,
 }

@@ -27,6 +27,7 @@ use waybill_core::time::AHEAD_CONFIRMED;
 use crate::direct::DirectConfig;
 use crate::inbox::InboundConfig;
 use crate::participants::Participants;
+use crate::streams::StreamsConfig;
 use crate::supervisor::Supervisor;
 
 /// Twice what one statement may take by default.
@@ -167,6 +168,8 @@ pub struct EngineConfig {
     pub direct: DirectConfig,
     /// Sources and consumers of the inbox.
     pub inbound: Arc<InboundConfig>,
+    /// Event streams and their relays.
+    pub streams: StreamsConfig,
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
@@ -209,6 +212,7 @@ impl EngineConfig {
             sagas: SagaConfig::default(),
             direct: DirectConfig::default(),
             inbound: Arc::default(),
+            streams: StreamsConfig::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),
         }

@@ -11,10 +11,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::{ShardId, SourceName};
 use waybill_core::outbox::lone_trials::LoneTrials;
+use waybill_core::port::service::streams::StreamService;
 use waybill_core::port::transport::CallError;
 
 use crate::admission::Admission;
-use crate::bounded::{bounded, bounded_inbox, bounded_sagas};
+use crate::bounded::{bounded, bounded_inbox, bounded_sagas, bounded_streams};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
@@ -30,6 +31,7 @@ use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
 use crate::shard::{Context, DoorBell, ShardHandle};
+use crate::streams::service::Streams;
 
 /// Shards get at least this long to be given back, also when the sagas took the whole drain time.
 const RELEASE_MIN: Duration = Duration::from_secs(1);
@@ -51,6 +53,7 @@ pub struct Engine {
     sagas: Option<Arc<Sagas>>,
     tables: Arc<PublishedTables>,
     inbox: Option<Arc<Inbox>>,
+    streams: Option<Arc<Streams>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     background: Mutex<Vec<JoinHandle<()>>>,
     /// Held while another configuration is put in force: one at a time.
@@ -104,6 +107,12 @@ impl Engine {
             tasks.extend(running);
             inbox
         });
+        let streams = context.config.streams.store.clone().map(|store| {
+            let store = bounded_streams(store, context.config.store_timeout);
+            let (streams, running) = Streams::start(&context, &context.config.streams, store, &handles);
+            tasks.extend(running);
+            streams
+        });
         let tables = PublishedTables::start(&context);
         if let Some(inbox) = &inbox {
             inbox.with_tables(Arc::clone(&tables) as _);
@@ -113,6 +122,7 @@ impl Engine {
             context: Arc::clone(&context),
             sagas: sagas.clone(),
             inbox: inbox.clone(),
+            streams: streams.clone(),
             shards: handles,
             admission,
             operations: Arc::new(Operations::default()),
@@ -124,10 +134,12 @@ impl Engine {
         let mut background = janitor::start(&outbox);
         background.push(operations::start(&outbox));
         background.extend(inbox.iter().map(Inbox::background));
+        streams.iter().for_each(|streams| streams.background());
         Self {
             outbox,
             sagas,
             inbox,
+            streams,
             tables,
             tasks: Mutex::new(tasks),
             background: Mutex::new(background),
@@ -148,6 +160,11 @@ impl Engine {
     /// The inbox and its sources as a service; none = this host has none.
     pub fn inbound(&self) -> Option<Arc<dyn waybill_api::InboundService>> {
         self.inbox.clone().map(|inbox| inbox as Arc<dyn waybill_api::InboundService>)
+    }
+
+    /// Event streams as a service; none = this host has none.
+    pub fn streams(&self) -> Option<Arc<dyn StreamService>> {
+        self.streams.clone().map(|streams| streams as Arc<dyn StreamService>)
     }
 
     /// Closes a source in good order and opens it again, by what its opener has now: how a plugin is replaced. None = it isn't open
@@ -184,6 +201,9 @@ impl Engine {
         }
         if let Some(inbox) = &self.inbox {
             inbox.reconfigured(Arc::clone(&context.live().config.inbound));
+        }
+        if let Some(streams) = &self.streams {
+            streams.reconfigured(Arc::clone(&context.live().config.streams.settings));
         }
         self.tables.publish(&context.live().config.direct.tables);
         let told = self.outbox.shards.iter().map(ShardHandle::reroute);
@@ -261,8 +281,14 @@ impl Engine {
             }
             orderly
         };
-        let (sagas, tables) = tokio::join!(sagas, self.tables.drain(timeout + RELEASE_GRACE));
-        orderly &= sagas && tables;
+        let streams = async {
+            match &self.streams {
+                Some(streams) => tokio::time::timeout(timeout + RELEASE_GRACE, streams.drain(timeout)).await.is_ok(),
+                None => true,
+            }
+        };
+        let (sagas, tables, streams) = tokio::join!(sagas, self.tables.drain(timeout + RELEASE_GRACE), streams);
+        orderly &= sagas && tables && streams;
         let left = left_of(deadline);
         let releases = futures::future::join_all(self.outbox.shards.iter().map(|shard| shard.release(left)));
         orderly &= tokio::time::timeout(left + RELEASE_GRACE, releases).await.is_ok();

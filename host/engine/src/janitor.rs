@@ -16,11 +16,14 @@ use waybill_core::time::UnixMillis;
 
 use crate::service::Outbox;
 use crate::shard::{OperatorCommand, ShardHandle};
+use crate::streams::service::Streams;
 
 /// Pause between two rounds of retirement.
 const RETIRE_EVERY: Duration = Duration::from_secs(30);
 /// History chunks removed in one transaction.
 const RETIRE_PAGE: usize = 100;
+/// Ids of events forgotten in one transaction, about.
+const EVENT_IDS_PAGE: usize = 1_000;
 /// What is old is looked for from the very beginning this often.
 const ANEW_EVERY: Duration = Duration::from_secs(3600);
 /// Pause between two pages, so that retirement never takes the store for itself.
@@ -30,7 +33,7 @@ const HISTORY: &str = "retirement of finished messages";
 const DEAD: &str = "retirement of dead letters";
 
 /// Starts the tasks that remove history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window,
-/// idempotency keys after their time, and ended sagas after `saga.keep_done`. Each is a task of its own, so that none waits for
+/// idempotency keys after their time, ids of events after `events.keep_ids`, and ended sagas after `saga.keep_done`. Each is a task of its own, so that none waits for
 /// another, and one that fails holds up none of them.
 pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
     let config = &outbox.context.config;
@@ -41,6 +44,12 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
             Ok(())
         }),
         retire(outbox, "retirement of ids", wait, |outbox| async move { Ok(retire_ids(&outbox).await?) }),
+        retire(outbox, "retirement of events' ids", wait, |outbox| async move {
+            match &outbox.streams {
+                Some(streams) => Ok(retire_event_ids(&outbox, streams).await?),
+                None => Ok(()),
+            }
+        }),
         retire(outbox, "retirement of payload dedup", wait, |outbox| async move { Ok(retire_dedup(&outbox).await?) }),
         retire(outbox, "retirement of idempotency keys", wait, |outbox| async move {
             Ok(retire_idempotency(&outbox).await?)
@@ -48,6 +57,12 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
         retire(outbox, DEAD, wait.min(config.keep_dead), |outbox| async move {
             retire_dead(&outbox).await;
             Ok(())
+        }),
+        retire(outbox, "retirement of events' dead letters", wait.min(config.keep_dead), |outbox| async move {
+            match &outbox.streams {
+                Some(streams) => streams.retire_dead(outbox.context.live().config.keep_dead).await,
+                None => Ok(()),
+            }
         }),
         retire(outbox, "retirement of received dead letters", wait.min(config.keep_dead), |outbox| async move {
             match &outbox.inbox {
@@ -144,6 +159,20 @@ async fn retire_ids(outbox: &Outbox) -> Result<(), StoreError> {
     loop {
         let now = outbox.context.clock.now().wall;
         if outbox.context.stores.owner.purge_ids(now, RETIRE_PAGE).await? < RETIRE_PAGE {
+            return Ok(());
+        }
+        sleep(RETIRE_PAUSE).await;
+    }
+}
+
+/// They belong to no shard, as their index goes by tenant.
+async fn retire_event_ids(outbox: &Outbox, streams: &Streams) -> Result<(), StoreError> {
+    loop {
+        // They were recorded by a clock that never goes back, and go only when the wall clock, set right by now, says so as well.
+        let wall = outbox.context.clock.now().wall;
+        let forgotten = streams.forget_ids(wall, EVENT_IDS_PAGE).await?;
+        counter!("tx_stream_ids_forgotten_total").increment(forgotten as u64);
+        if forgotten < EVENT_IDS_PAGE {
             return Ok(());
         }
         sleep(RETIRE_PAUSE).await;

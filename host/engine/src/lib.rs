@@ -1,5 +1,6 @@
 //! The engine: drives the pure core with tokio. It runs one actor per shard, sends batches through transports, serves
-//! the outbox to the API, resumes bulk operations and retires what is old. Beside each it runs the shard's sagas and its inbox.
+//! the outbox to the API, resumes bulk operations and retires what is old. Beside each it runs the shard's sagas, its inbox and its
+//! event streams.
 //!
 //! It knows the core's ports only: no store, no plugin host, no HTTP.
 
@@ -21,7 +22,9 @@ mod participants;
 mod saga;
 mod service;
 mod shard;
+mod streams;
 mod supervisor;
+mod transport_call;
 
 pub use bounded::{bounded_kv, bounded_transact};
 pub use clock::{Clock, SystemClock};
@@ -31,4 +34,5 @@ pub use engine::Engine;
 pub use inbox::{ConsumerConfig, ConsumerTarget, InboundConfig, InboundHomes, Refusal, SourceConfig};
 pub use meter::METRICS;
 pub use participants::{Participants, StepLookupError};
+pub use streams::StreamsConfig;
 pub use supervisor::Supervisor;

@@ -1,8 +1,8 @@
 //! Compiled components on disk, by the digest of their source and the engine that compiled them.
 //!
 //! An entry is a mark ([`crate::seal`]) and the machine code. The folder is the host's own ([`crate::own`]); an entry whose
-//! mark is wrong is compiled again, because damaged or foreign machine code can't be told from good one. What it doesn't do:
-//! take machine code from anybody else, or clean up entries of earlier versions.
+//! mark is wrong is compiled again, because damaged or foreign machine code can't be told from good one. Beyond a bound, what was
+//! used longest ago goes: entries of earlier versions, above all. What it doesn't do: take machine code from anybody else.
 
 use std::hash::{Hash, Hasher};
 use std::path::Path;
@@ -12,7 +12,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::error::SandboxError;
-use crate::limits::COMPILED_BYTES_MAX;
+use crate::limits::{COMPILED_BYTES_MAX, COMPILED_CACHE_BYTES_MAX};
 use crate::own::OwnFolder;
 use crate::seal::{SEAL_BYTES, Seal};
 
@@ -23,6 +23,9 @@ pub enum CodeOrigin {
     /// Taken from the cache.
     Cached,
 }
+
+/// How the names of entries end.
+const ENDING: &str = ".cwasm";
 
 /// A folder of compiled components.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ impl CompileCache {
         let mut hash = Fnv::default();
         engine.precompile_compatibility_hash().hash(&mut hash);
         let digest = digest.strip_prefix("sha256:").unwrap_or(digest);
-        format!("{digest}-{:016x}-{}.cwasm", hash.finish(), self.seal.id())
+        format!("{digest}-{:016x}-{}{ENDING}", hash.finish(), self.seal.id())
     }
 
     /// Reads an entry; none if it is missing, damaged, or not this host's.
@@ -61,15 +64,24 @@ impl CompileCache {
             again("it isn't what this host wrote".to_owned());
             return None;
         };
-        machine_code(engine, code)
+        let component = machine_code(engine, code)
             .inspect_err(|error| tracing::debug!(%error, "a compiled plugin doesn't fit this engine"))
-            .ok()
+            .ok()?;
+        if let Err(error) = self.folder.used(&name) {
+            tracing::debug!(%error, "a compiled plugin's last use can't be noted");
+        }
+        Some(component)
     }
 
     /// Writes an entry. Not synced: after a power cut the mark tells, and it is compiled again.
     pub(crate) fn write(&self, engine: &Engine, digest: &str, code: &[u8]) -> std::io::Result<()> {
         let name = self.name(engine, digest);
-        self.folder.write_unsynced(&name, &[&self.seal.mark(&name, code), code])
+        self.folder.write_unsynced(&name, &[&self.seal.mark(&name, code), code])?;
+        let removed = self.folder.keep_within(ENDING, COMPILED_CACHE_BYTES_MAX)?;
+        if removed > 0 {
+            tracing::debug!(removed, "compiled plugins that weren't used for long made room");
+        }
+        Ok(())
     }
 }
 

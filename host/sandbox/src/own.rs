@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -66,6 +67,34 @@ impl OwnFolder {
     /// The same of several parts and not synced: for what can be told from damage and made again.
     pub(crate) fn write_unsynced(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         write_whole(&self.path(name), parts, false)
+    }
+
+    /// Notes that one of its files was used just now, for [`OwnFolder::keep_within`].
+    pub(crate) fn used(&self, name: &str) -> io::Result<()> {
+        rights::open_unfollowed(&self.path(name))?.set_modified(SystemTime::now())
+    }
+
+    /// Removes those of its files with this ending that were used longest ago, until the others have at most `bytes_max` bytes
+    /// together. Returns how many went.
+    pub(crate) fn keep_within(&self, ending: &str, bytes_max: u64) -> io::Result<usize> {
+        let mut files = Vec::new();
+        for name in self.names()?.iter().filter(|name| name.ends_with(ending)) {
+            // One that another host has just removed needs no place.
+            let Ok(metadata) = fs::symlink_metadata(self.path(name)) else { continue };
+            files.push((metadata.modified()?, metadata.len(), self.path(name)));
+        }
+        files.sort_unstable();
+        let mut room = bytes_max;
+        let fit =
+            files.iter().rev().take_while(|(_, bytes, _)| room.checked_sub(*bytes).map(|left| room = left).is_some());
+        let leave = files.len() - fit.count();
+        for (_, _, path) in files.iter().take(leave) {
+            fs::remove_file(path).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+        }
+        Ok(leave)
     }
 
     /// Removes one of its files.
@@ -272,6 +301,23 @@ mod tests {
         assert_eq!((rights(&folder.path("file")), rights(&folder.path("new"))), (0o600, 0o600));
         assert_eq!(folder.names().unwrap().len(), 2, "nothing temporary stays");
         folder.remove("file").unwrap();
+    }
+
+    #[test]
+    fn beyond_a_bound_what_was_used_longest_ago_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = OwnFolder::open(place.path()).unwrap();
+        let old = SystemTime::now() - std::time::Duration::from_secs(1_000);
+        for name in ["a.code", "b.code", "c.code", "key"] {
+            folder.write_unsynced(name, &[&[0; 100]]).unwrap();
+            rights::open_unfollowed(&folder.path(name)).unwrap().set_modified(old).unwrap();
+        }
+        folder.used("a.code").unwrap();
+        assert_eq!(folder.keep_within(".code", 300).unwrap(), 0);
+        assert_eq!(folder.keep_within(".code", 199).unwrap(), 2);
+        let mut names = folder.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["a.code", "key"]);
     }
 
     #[test]

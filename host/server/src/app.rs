@@ -2,25 +2,28 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use http::Method;
+use tokio::sync::watch;
 use utoipa::openapi::OpenApi;
 use waybill_api::configuration::ConfigurationService;
 use waybill_api::idempotency::IdempotencyService;
 use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 use waybill_api::{InboundService, OutboxService};
+use waybill_core::port::service::streams::StreamService;
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
+use crate::grpc;
 use crate::limits::Limits;
 use crate::metrics::{MetricsHandle, RouteSeries};
 use crate::openapi::operations;
 use crate::places::Places;
 use crate::readiness::Readiness;
 use crate::refusals::Refusals;
+use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
 
 /// Shared state; the router's state is an [`Arc`] of it.
@@ -33,6 +36,8 @@ pub(crate) struct Inner {
     pub idempotency: Arc<dyn IdempotencyService>,
     /// The inbox and its sources; none = no source is configured.
     pub inbound: Option<Arc<dyn InboundService>>,
+    /// Event streams; none = the host keeps none.
+    pub streams: Option<Arc<dyn StreamService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
@@ -40,6 +45,8 @@ pub(crate) struct Inner {
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<StaticTokens>,
     pub limits: Limits,
+    /// Origins whose pages may subscribe.
+    pub cors_origins: Vec<String>,
     /// How what is said is kept from others on the way.
     pub encryption: Encryption,
     pub requests: Places,
@@ -53,6 +60,10 @@ pub(crate) struct Inner {
     pub bodies: Places,
     /// KiB of large answers that aren't taken yet.
     pub answers: Places,
+    /// Subscriptions that are open.
+    pub subscriptions: Places,
+    /// What opens subscriptions to browsers.
+    pub tickets: Tickets,
     /// What each route needs.
     pub rules: Rules,
     /// Answer of `/openapi.json`.
@@ -65,8 +76,8 @@ pub(crate) struct Inner {
     pub readiness: Readiness,
     /// Callers that were turned away.
     pub refusals: Refusals,
-    /// The server takes no new connections.
-    pub draining: AtomicBool,
+    /// The server takes no new connections: what would go on for ever ends now.
+    pub draining: watch::Sender<bool>,
     /// The caller where no token is asked for.
     pub local: Arc<Principal>,
     /// The caller without a valid token at public routes.
@@ -82,6 +93,8 @@ pub(crate) struct Rule {
     /// The methods that are documented, each with what it needs; none = it doesn't say.
     methods: Vec<(Method, Option<Permission>)>,
     pub series: RouteSeries,
+    /// A call of gRPC, which is told in its words what goes wrong.
+    pub is_grpc: bool,
 }
 
 /// What is known of a request by its route and method.
@@ -108,7 +121,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Reads them from the OpenAPI document, so that what is documented is what is enforced.
+    /// Reads them from the OpenAPI document, so that what is documented is what is enforced; calls of gRPC have a table beside it.
     pub fn of(api: &OpenApi) -> Self {
         let mut rules: HashMap<Arc<str>, Rule> = HashMap::new();
         for operation in operations(api) {
@@ -116,6 +129,11 @@ impl Rules {
             let rule = rules.entry(template.clone()).or_insert_with(|| Rule::new(template));
             rule.methods.push((operation.method, operation.permission));
         }
+        rules.extend(grpc::CALLS.map(|(path, permission)| {
+            let template: Arc<str> = Arc::from(path);
+            let methods = vec![(Method::POST, Some(permission))];
+            (template.clone(), Rule { methods, is_grpc: true, ..Rule::new(template) })
+        }));
         Self { documented: rules, unmatched: Rule::new(Arc::from("unmatched")) }
     }
 
@@ -140,7 +158,7 @@ impl Rules {
 
 impl Rule {
     fn new(template: Arc<str>) -> Self {
-        Self { template, methods: Vec::new(), series: RouteSeries::default() }
+        Self { template, methods: Vec::new(), series: RouteSeries::default(), is_grpc: false }
     }
 
     fn allow(&self) -> String {

@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use thiserror::Error;
+use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
+use waybill_core::streams::access::{self, StreamRight, StreamRole};
+use waybill_core::streams::name::StreamName;
 
 use crate::error::ServerError;
 
@@ -18,18 +22,68 @@ pub struct Principal {
     pub tenants: Tenants,
     /// What they may do.
     pub roles: Vec<Role>,
+    /// Streams that they may append to and read, besides what the roles give.
+    pub streams: Vec<StreamRole>,
 }
 
 impl Principal {
     /// The caller of a host without `[[auth.token]]`, which listens on loopback only.
     pub fn local() -> Self {
-        Self { name: "local".to_owned(), tenants: Tenants::All, roles: vec![Role::Admin] }
+        Self { name: "local".to_owned(), tenants: Tenants::All, roles: vec![Role::Admin], streams: Vec::new() }
     }
 
-    /// Whether it may do this.
+    /// Whether it may do this; with streams, whether there may be one with which it may.
     pub fn may(&self, permission: Permission) -> bool {
         (!permission.needs_all_tenants() || self.tenants == Tenants::All)
-            && (permission == Permission::Any || self.roles.iter().any(|role| role.grants(permission)))
+            && (permission == Permission::Any
+                || self.roles.iter().any(|role| role.grants(permission))
+                || self.streams.iter().any(|role| of_right(role.right) == permission))
+    }
+
+    /// Whether it has a right to a stream of its tenants.
+    pub fn has(&self, right: StreamRight, stream: &StreamName) -> bool {
+        let permission = of_right(right);
+        self.roles.iter().any(|role| role.grants(permission)) || access::give(&self.streams, right, stream)
+    }
+
+    /// The same for a request that names the stream.
+    ///
+    /// # Errors
+    /// It hasn't that right to this stream.
+    pub fn admit(&self, right: StreamRight, stream: &StreamName) -> Result<(), StreamDenied> {
+        if self.has(right, stream) {
+            return Ok(());
+        }
+        Err(StreamDenied { token: self.name.clone(), right, stream: stream.clone() })
+    }
+
+    /// Its roles as they are configured and shown.
+    pub fn roles(&self) -> Vec<String> {
+        let named = self.roles.iter().map(|role| role.as_str().to_owned());
+        named.chain(self.streams.iter().map(StreamRole::to_string)).collect()
+    }
+}
+
+/// What a route needs that goes by a right to streams.
+fn of_right(right: StreamRight) -> Permission {
+    match right {
+        StreamRight::Append => Permission::Append,
+        StreamRight::Read => Permission::Events,
+    }
+}
+
+/// A right to a stream that a credential doesn't have.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("token {token:?} has no role {right}:PATTERN that matches stream {stream}")]
+pub struct StreamDenied {
+    pub token: String,
+    pub right: StreamRight,
+    pub stream: StreamName,
+}
+
+impl StreamDenied {
+    pub fn code(&self) -> Code {
+        Code::AUTH_STREAM
     }
 }
 
@@ -74,13 +128,13 @@ impl Role {
 
     /// Whether it grants a permission.
     pub fn grants(self, permission: Permission) -> bool {
-        use Permission::{Any, Metrics, Operate, Public, Read, Send, Transact, Work};
+        use Permission::{Any, Append, Events, Metrics, Operate, Public, Read, Send, Transact, Work};
         match self {
-            Self::Viewer => matches!(permission, Public | Any | Read | Metrics),
-            Self::Sender => matches!(permission, Public | Any | Read | Send),
-            Self::Transactor => matches!(permission, Public | Any | Read | Send | Transact),
-            Self::Worker => matches!(permission, Public | Any | Read | Work),
-            Self::Operator => matches!(permission, Public | Any | Read | Metrics | Operate),
+            Self::Viewer => matches!(permission, Public | Any | Read | Events | Metrics),
+            Self::Sender => matches!(permission, Public | Any | Read | Events | Send | Append),
+            Self::Transactor => matches!(permission, Public | Any | Read | Events | Send | Append | Transact),
+            Self::Worker => matches!(permission, Public | Any | Read | Events | Work),
+            Self::Operator => matches!(permission, Public | Any | Read | Events | Metrics | Operate),
             Self::Admin => true,
         }
     }
@@ -111,6 +165,10 @@ pub enum Permission {
     /// Looking at metrics, which name tenants.
     Metrics,
     Send,
+    /// Appending to streams; to which, is asked with each ([`Principal::admit`]).
+    Append,
+    /// Reading events of streams; of which, is asked with each.
+    Events,
     Transact,
     /// Claiming and settling messages from outside.
     Work,
@@ -133,8 +191,9 @@ impl Permission {
 
     /// Roles that grant it, for the error text.
     pub fn granted_by(self) -> String {
-        let roles: Vec<&str> = Role::ALL.into_iter().filter(|role| role.grants(self)).map(Role::as_str).collect();
-        roles.join(", ")
+        let roles = Role::ALL.into_iter().filter(|role| role.grants(self)).map(|role| role.as_str().to_owned());
+        let rights = [StreamRight::Append, StreamRight::Read].into_iter().filter(|right| of_right(*right) == self);
+        roles.chain(rights.map(|right| format!("{right}:PATTERN"))).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -147,6 +206,8 @@ pub struct TokenRecord {
     pub tenants: Tenants,
     /// What it may do.
     pub roles: Vec<Role>,
+    /// Streams that it may append to and read, besides what the roles give.
+    pub streams: Vec<StreamRole>,
 }
 
 /// Tokens from the configuration.
@@ -166,8 +227,10 @@ impl StaticTokens {
             let hash = parse_hash(&record.sha256).ok_or_else(|| {
                 refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
             })?;
-            if record.roles.is_empty() {
-                return Err(refuse("it has no role: give it viewer, sender, transactor, worker, operator or admin"));
+            if record.roles.is_empty() && record.streams.is_empty() {
+                return Err(refuse(
+                    "it has no role: give it viewer, sender, transactor, worker, operator or admin, or append:PATTERN or read:PATTERN",
+                ));
             }
             if record.tenants == Tenants::Only(Vec::new()) {
                 return Err(refuse("it has no tenant: name some, or \"*\" for all"));
@@ -175,8 +238,8 @@ impl StaticTokens {
             if tokens.iter().any(|(other, principal)| *other == hash || principal.name == record.name) {
                 return Err(refuse("another token has the same name or the same hash"));
             }
-            tokens
-                .push((hash, Arc::new(Principal { name: record.name, tenants: record.tenants, roles: record.roles })));
+            let TokenRecord { name, tenants, roles, streams, .. } = record;
+            tokens.push((hash, Arc::new(Principal { name, tenants, roles, streams })));
         }
         Ok(Self { tokens })
     }
@@ -217,7 +280,8 @@ mod tests {
     const SESAME: &str = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
 
     fn record(name: &str, sha256: &str) -> TokenRecord {
-        TokenRecord { name: name.into(), sha256: sha256.into(), tenants: Tenants::All, roles: vec![Role::Viewer] }
+        let (sha256, roles) = (sha256.into(), vec![Role::Viewer]);
+        TokenRecord { name: name.into(), sha256, tenants: Tenants::All, roles, streams: Vec::new() }
     }
 
     #[test]
@@ -248,8 +312,34 @@ mod tests {
     #[test]
     fn what_concerns_everybody_needs_every_tenant() {
         let some = Tenants::Only(vec![Tenant::unnamed()]);
-        let admin = Principal { tenants: some, roles: vec![Role::Admin], name: "a".into() };
+        let admin = Principal { tenants: some, roles: vec![Role::Admin], streams: Vec::new(), name: "a".into() };
         assert!(admin.may(Permission::Operate) && !admin.may(Permission::Manage) && !admin.may(Permission::Metrics));
         assert!(Principal::local().may(Permission::Manage));
+    }
+
+    #[test]
+    fn roles_that_name_streams_open_these_alone() {
+        let streams = ["append:task.**", "read:execution.*"].map(|text| StreamRole::parse(text).unwrap().unwrap());
+        let records = vec![TokenRecord { roles: vec![], streams: streams.to_vec(), ..record("worker-7", SESAME) }];
+        let worker = StaticTokens::new(records).unwrap().authenticate("sesame").unwrap();
+        let name = |text: &str| StreamName::new(text).unwrap();
+        assert!(worker.may(Permission::Append) && worker.may(Permission::Events) && !worker.may(Permission::Read));
+        assert_eq!(worker.admit(StreamRight::Append, &name("task.node.1")), Ok(()));
+        let denied = worker.admit(StreamRight::Append, &name("execution.1")).unwrap_err();
+        assert!(denied.to_string().contains("append:PATTERN") && denied.code() == Code::AUTH_STREAM, "{denied}");
+        assert!(worker.has(StreamRight::Read, &name("execution.1")) && !worker.has(StreamRight::Read, &name("task.a")));
+        assert_eq!(worker.roles(), ["append:task.**", "read:execution.*"]);
+    }
+
+    #[test]
+    fn other_roles_go_for_every_stream() {
+        let of = |role| Principal { roles: vec![role], ..Principal::local() };
+        let name = StreamName::new("task.node.1").unwrap();
+        for role in Role::ALL {
+            assert!(of(role).has(StreamRight::Read, &name), "{role:?}");
+            let appends = matches!(role, Role::Sender | Role::Transactor | Role::Admin);
+            assert_eq!(of(role).has(StreamRight::Append, &name), appends, "{role:?}");
+        }
+        assert_eq!(Permission::Append.granted_by(), "sender, transactor, admin, append:PATTERN");
     }
 }

@@ -83,6 +83,18 @@ pub(crate) async fn json<T: serde::de::DeserializeOwned>(app: &App, request: Req
     decode::value(decode::utf8(&received.bytes)?)
 }
 
+/// Reads a JSON body of at most `bytes_max` into a type. With it its share of the memory for large ones, to be held until the request is
+/// answered.
+pub(crate) async fn large_json<T: serde::de::DeserializeOwned>(
+    app: &App,
+    request: Request,
+    bytes_max: usize,
+) -> Result<(T, Option<Place>), Problem> {
+    let received = read(app, request, bytes_max).await?;
+    only_json(received.media)?;
+    Ok((decode::value(decode::utf8(&received.bytes)?)?, received.share))
+}
+
 /// Reads a small JSON body that may be left out.
 pub(crate) async fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     app: &App,

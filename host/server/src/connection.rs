@@ -119,8 +119,11 @@ impl Worker {
                 request.extensions_mut().insert(Peer(peer));
                 request.extensions_mut().insert(visit.clone());
                 let (router, exchange) = (router.clone(), progress.begin());
+                let progress = progress.clone();
                 async move {
-                    let exchange = exchange.ended_by(streams::end_of_this());
+                    let end = streams::end_of_this();
+                    request.extensions_mut().insert(progress.cutter(end.clone()));
+                    let exchange = exchange.ended_by(end);
                     let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
                     Ok::<Response, Infallible>(exchange.answered(response))
                 }

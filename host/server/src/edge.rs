@@ -2,32 +2,36 @@
 //!
 //! It does not read bodies and knows no route but by its template.
 
+mod answers;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body::Body;
 use waybill_core::code::Code;
 
 use crate::app::{App, Entry};
-use crate::approval::page::{self, AsPage};
 use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
-use crate::codes;
 use crate::crowd::Visit;
-use crate::limits::{
-    REQUEST_ID_BYTES_MAX, RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX, TRANSACTION_WAIT_MAX, TRANSACTIONS_MAX,
-};
+use crate::grpc;
+use crate::limits::{RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX, TRANSACTION_WAIT_MAX, TRANSACTIONS_MAX};
 use crate::listen::check_names;
 use crate::places::{Full, Place, Sharer};
 use crate::problem::Problem;
 use crate::refusals::{Peer, Refusals};
 use crate::runs_on::RunsOn;
+use crate::subscribe::feed::Ongoing;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+use answers::{finish, request_id};
+pub(crate) use answers::{panicked, turned_away};
+
+/// The route of subscriptions.
+const SUBSCRIBE: &str = "/v1/subscribe";
 
 /// When a request's time began; the edge puts it into the request, whose body has no time beyond that.
 #[derive(Clone, Copy)]
@@ -43,7 +47,10 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let rule = app.rules.of_route(matched);
     let template = &*rule.template;
     let entry = app.rules.entry(matched, &method);
-    let runs_on = !matches!(method, Method::GET | Method::HEAD) && entry != Entry::Needs(Permission::Work);
+    let is_grpc = rule.is_grpc || matched.is_none() && grpc::is_asked(request.headers());
+    // Calls of gRPC are looks, whatever its method says.
+    let kind = if is_grpc { Method::GET } else { method.clone() };
+    let runs_on = !matches!(kind, Method::GET | Method::HEAD) && entry != Entry::Needs(Permission::Work);
     let mut place = None;
     let answer = match admit(&app, entry, &request) {
         Err(Refused::Problem(problem)) => problem.into_response(),
@@ -55,9 +62,10 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
-                    place = kept;
+                    // What goes on for days has a place of its own kind.
+                    place = kept.filter(|_| response.extensions().get::<Ongoing>().is_none());
                     if place.is_some() {
-                        with_room(&app, &caller, &method, response).unwrap_or_else(Problem::into_response)
+                        with_room(&app, &caller, &kind, response).unwrap_or_else(Problem::into_response)
                     } else {
                         response
                     }
@@ -77,10 +85,12 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     if let Some(problem) = answer.extensions().get::<Problem>().filter(|problem| Refusals::concern(problem)) {
         app.refusals.note(problem, peer, template);
     }
-    let response = finish(answer, &id, uri.path(), template);
+    // An answer of gRPC says by other means how it went.
+    let status = answer.status();
+    let response = finish(answer, &id, uri.path(), template, is_grpc);
     let took = started.elapsed();
-    tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = template, status = response.status().as_u16(), ?took, "answered");
-    rule.series.request(&rule.template, &method, response.status(), took);
+    tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = template, status = status.as_u16(), ?took, "answered");
+    rule.series.request(&rule.template, &method, status, took);
     match place {
         Some(place) => place.until_taken(response),
         None => response,
@@ -155,10 +165,12 @@ impl From<Problem> for Refused {
 fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused> {
     let principal = match &app.auth {
         None => {
-            check_names(request.method(), request.uri(), request.headers(), &app.encryption)?;
+            let pages = if is_subscription(request) { &*app.cors_origins } else { &[] };
+            check_names(request.method(), request.uri(), request.headers(), &app.encryption, pages)?;
             Some(app.local.clone())
         }
         Some(auth) => match token(request.headers()) {
+            None if is_subscription(request) => app.tickets.used(request.uri()),
             None => None,
             Some(token) => auth.authenticate(token?),
         },
@@ -181,6 +193,12 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
         return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), place: None });
     }
     Ok(permitted(app, principal, permission)?)
+}
+
+/// Whether a ticket opens it.
+fn is_subscription(request: &Request) -> bool {
+    request.extensions().get::<MatchedPath>().is_some_and(|path| path.as_str() == SUBSCRIBE)
+        && request.method() == Method::GET
 }
 
 fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permission) -> Result<Admitted, Problem> {
@@ -259,7 +277,7 @@ pub(crate) fn pausing(app: &App, caller: &Principal) -> Option<Place> {
 }
 
 /// Whose shares count. Without tokens all are the same caller, so nobody has one.
-fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
+pub(crate) fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
     app.auth.as_ref().map_or_else(Vec::new, |_| Sharer::of(caller))
 }
 
@@ -275,94 +293,6 @@ fn token(headers: &HeaderMap) -> Option<Result<&str, Problem>> {
     };
     let refuse = || Problem::new(Code::AUTH_REQUIRED, "the authorization header isn't one `Bearer <token>`");
     Some(if values.next().is_some() { Err(refuse()) } else { bearer().ok_or_else(refuse) })
-}
-
-/// The caller's request id if it is a sane one, else a new one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let given = headers.get(REQUEST_ID).filter(|value| {
-        let text = value.as_bytes();
-        (1..=REQUEST_ID_BYTES_MAX).contains(&text.len())
-            && text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'))
-    });
-    let made = || HeaderValue::from_str(&ulid::Ulid::new().to_string()).unwrap_or(HeaderValue::from_static("-"));
-    given.cloned().unwrap_or_else(made)
-}
-
-/// The answer to a request on a connection for which there is no place.
-pub(crate) fn turned_away<B>(why: Problem, request: &http::Request<B>) -> Response {
-    let id = request_id(request.headers());
-    let headers = HeaderMap::from_iter([(header::CONNECTION, HeaderValue::from_static("close"))]);
-    let mut response = why.render(request.uri().path(), id.to_str().unwrap_or("-"), headers);
-    if request.version() > http::Version::HTTP_11 {
-        // HTTP/2 knows no such header: the connection says it itself.
-        response.headers_mut().remove(header::CONNECTION);
-    }
-    with_common(response, &id)
-}
-
-/// Writes problems out, gives every answer its headers, logs what went wrong on our side.
-fn finish(response: Response, id: &HeaderValue, path: &str, template: &str) -> Response {
-    let status = response.status();
-    let id_text = id.to_str().unwrap_or("-");
-    let response = if status.is_client_error() || status.is_server_error() {
-        let problem = match response.extensions().get::<Problem>() {
-            Some(problem) => Some(problem.clone()),
-            None if is_json(response.headers()) => None,
-            None => Some(unworded(status.as_u16(), path)),
-        };
-        match problem {
-            Some(problem) => {
-                if problem.cause.is_some() || status.is_server_error() {
-                    tracing::warn!(
-                        request_id = id_text,
-                        route = template,
-                        code = problem.code.as_str(),
-                        cause = problem.cause.as_deref().unwrap_or(&problem.detail),
-                        "a request failed"
-                    );
-                }
-                match response.extensions().get::<AsPage>() {
-                    Some(AsPage) => page::refused(&problem, id_text),
-                    None => problem.render(path, id_text, response.headers().clone()),
-                }
-            }
-            None => response,
-        }
-    } else {
-        response
-    };
-    with_common(response, id)
-}
-
-/// With the headers that every answer has.
-fn with_common(mut response: Response, id: &HeaderValue) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, id.clone());
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/json"))
-}
-
-/// The problem for an answer the router made by itself.
-fn unworded(status: u16, path: &str) -> Problem {
-    let code = codes::of_status(status);
-    let detail = match code {
-        Code::HTTP_NOT_FOUND => format!("there is nothing at {path:?}; /openapi.json lists what there is"),
-        Code::HTTP_METHOD => format!("{path:?} doesn't take this method; see the allow header"),
-        Code::SCHEMA_VALIDATION_FAILED => "the address isn't usable: encode it as UTF-8, percent-escaped".to_owned(),
-        _ => code.title().to_owned(),
-    };
-    Problem::new(code, detail)
-}
-
-/// A panic in a handler, for the layer that catches it.
-pub(crate) fn panicked(cause: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    let text = cause.downcast_ref::<String>().map(String::as_str).or_else(|| cause.downcast_ref::<&str>().copied());
-    Problem::internal(format_args!("a handler panicked: {}", text.unwrap_or("(no text)"))).into_response()
 }
 
 /// A method's name for metrics: callers may send any token as a method, labels have to stay few.

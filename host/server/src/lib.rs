@@ -1,7 +1,8 @@
-//! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI.
+//! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI; and event streams
+//! over gRPC.
 //!
-//! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`] and [`waybill_api::sagas::SagaService`] and
-//! nothing of stores, dispatchers and plugins. It
+//! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`], [`waybill_api::sagas::SagaService`] and
+//! [`waybill_core::port::service::streams::StreamService`] and nothing of stores, dispatchers and plugins. It
 //! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
 //!
 //! A composition root builds a [`server::Server`] from a service, [`auth::StaticTokens`] (or none, on loopback) and
@@ -19,6 +20,7 @@ mod crowd;
 pub mod cursor;
 mod edge;
 pub mod error;
+mod grpc;
 mod idempotency_key;
 pub mod json;
 pub mod limits;
@@ -38,4 +40,5 @@ mod saga_problem;
 mod scrape;
 pub mod server;
 mod streams;
+mod subscribe;
 pub mod tls;

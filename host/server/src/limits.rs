@@ -121,6 +121,23 @@ pub const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
 /// What a caller is told to wait when the disk is full: an operator has to act.
 pub const RETRY_AFTER_DISK: Duration = Duration::from_secs(10);
 
+/// A subscription over which nothing comes hears a comment after this: proxies commonly cut what is silent for 30 or 60 s.
+pub const SSE_HEARTBEAT: Duration = Duration::from_secs(15);
+/// Most streams whose cursor is a text, with a number for each. Over HTTP, where it goes into a header, no more are named at once.
+pub const CURSOR_STREAMS_MAX: usize = 64;
+/// Subscriptions take three in so many of the connections that the host takes, so that the rest is left for requests.
+pub const SUBSCRIPTIONS_SHARE: usize = 4;
+/// Longest cursor that is looked at: 64 numbers, or a token. Bytes.
+pub const CURSOR_BYTES_MAX: usize = 4_096;
+/// A call of reflection, which holds the place of a request, ends after this: tools are done in a second.
+pub const REFLECTION_TIME_MAX: Duration = Duration::from_secs(60);
+/// Largest request of a health check, which is open to everybody: the name of a service. Bytes.
+pub const SMALL_PROBE_BYTES: usize = 1_024;
+/// A ticket is good for so long: a page asks for one and subscribes at once.
+pub const TICKET_TIME: Duration = Duration::from_secs(60);
+/// Tickets that weren't used yet, each some 300 bytes.
+pub const TICKETS_MAX: usize = 4_096;
+
 /// Bounds that an operator may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

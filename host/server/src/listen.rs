@@ -11,7 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use waybill_core::code::Code;
 
 use crate::error::ServerError;
@@ -38,8 +38,15 @@ pub fn is_loopback(ip: IpAddr) -> bool {
 }
 
 /// Whether a request without a token comes from this machine's own programs, and not from a page of another site.
-/// What changes something has to come from a page of this very host, if it comes from a page at all.
-pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: &Encryption) -> Result<(), Problem> {
+/// What changes something has to come from a page of this very host, if it comes from a page at all. Pages of the origins in `pages` may
+/// ask.
+pub fn check_names(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    encryption: &Encryption,
+    pages: &[String],
+) -> Result<(), Problem> {
     if let Some(header) = headers.keys().find(|name| is_of_proxy(name)) {
         let text = format!(
             "the header {header} says that a proxy sent this on for somebody else: without [[auth.token]] only programs on \
@@ -67,12 +74,22 @@ pub fn check_names(method: &Method, uri: &Uri, headers: &HeaderMap, encryption: 
     if !method.is_safe() {
         return if is_own_page(host, headers, encryption) { Ok(()) } else { Err(of_page("changes something")) };
     }
+    if named_page(headers, pages).is_some() {
+        return Ok(());
+    }
     let foreign = headers.get_all(header::ORIGIN).iter().any(|origin| {
         let name = origin.to_str().ok().and_then(|text| text.split_once("://")).map(|(_, name)| name);
         !name.is_some_and(is_local_name)
     });
     let cross = headers.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site");
     if foreign || cross { Err(of_page("asks")) } else { Ok(()) }
+}
+
+/// The origin of the page that asks, if the operator named it.
+pub(crate) fn named_page<'h>(headers: &'h HeaderMap, pages: &[String]) -> Option<&'h HeaderValue> {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let origin = origins.next().filter(|origin| pages.iter().any(|page| page.as_bytes() == origin.as_bytes()))?;
+    origins.next().is_none().then_some(origin)
 }
 
 /// Whether proxies write this header into what they send on. Not all of them do, so without it nothing is proved.
@@ -173,7 +190,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        check_names(method, &Uri::from_static("/v1/messages"), &map, &Encryption::None)
+        check_names(method, &Uri::from_static("/v1/messages"), &map, &Encryption::None, &[])
             .map_err(|problem| problem.code.as_str())
     }
 
@@ -197,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(check(&Method::GET, &[("host", host)]), Err("AUTH.HOST"), "{host}");
         }
-        let by_uri = |uri| check_names(&Method::GET, &Uri::from_static(uri), &HeaderMap::new(), &Encryption::None);
+        let by_uri = |uri| check_names(&Method::GET, &Uri::from_static(uri), &HeaderMap::new(), &Encryption::None, &[]);
         assert!(by_uri("/").is_err());
         assert!(by_uri("http://localhost:1/").is_ok());
     }

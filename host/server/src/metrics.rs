@@ -311,7 +311,8 @@ mod tests {
         metrics::with_local_recorder(&recorder, || {
             describe(&[METRICS, &[("tx_outbox_latency_ms", "Time from enqueue.")]]);
             histogram!("tx_outbox_latency_ms", "tenant" => "a").record(7.0);
-            request(Arc::from("/v1/messages"), &Method::POST, StatusCode::CREATED, Duration::from_millis(3));
+            let (series, template) = (RouteSeries::default(), Arc::from("/v1/messages"));
+            series.request(&template, &Method::POST, StatusCode::CREATED, Duration::from_millis(3));
         });
         let text = handle.render();
         assert!(text.contains("tx_outbox_latency_ms_bucket{tenant=\"a\",le=\"10\"} 1"), "{text}");
@@ -343,19 +344,37 @@ mod tests {
             }
         }
         assert!(missing.is_empty(), "in no table: {missing:#?}");
-        let idle: Vec<&str> =
-            INBOX_METRICS.iter().map(|(name, _)| *name).filter(|name| !recorded.contains(*name)).collect();
+        let of_streams = described.iter().copied().filter(|name| is_of_streams(name));
+        let checked = INBOX_METRICS.iter().map(|(name, _)| *name).chain(of_streams);
+        let idle: Vec<&str> = checked.filter(|name| !recorded.contains(*name)).collect();
         assert!(idle.is_empty(), "described, and nobody records them: {idle:?}");
+    }
+
+    /// Those that the engine's table describes.
+    fn is_of_streams(name: &str) -> bool {
+        name.starts_with("tx_stream_") || name.starts_with("tx_relay_")
     }
 
     #[test]
     fn each_bound_of_the_inbox_names_a_metric_that_there_is() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/inbox.md");
+        let known: BTreeSet<&str> = [SCRAPED, INBOX_METRICS].into_iter().flatten().map(|(name, _)| *name).collect();
+        each_bound_names_one_of("inbox.md", &known);
+    }
+
+    #[test]
+    fn each_bound_of_event_streams_names_a_metric_that_there_is() {
+        let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src/meter.rs");
+        let table = std::fs::read_to_string(table).unwrap();
+        let of_streams = pair_names(&table).into_iter().filter(|name| is_of_streams(name));
+        each_bound_names_one_of("streams.md", &METRICS.iter().map(|(name, _)| *name).chain(of_streams).collect());
+    }
+
+    fn each_bound_names_one_of(page: &str, known: &BTreeSet<&str>) {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
         let page = std::fs::read_to_string(page).unwrap();
         let bounds = page.split_once("\n## Limits\n").unwrap().1.split("\n## ").next().unwrap();
         let rows: Vec<&str> = bounds.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
         assert!(rows.len() > 10, "the table wasn't found");
-        let known: BTreeSet<&str> = [SCRAPED, INBOX_METRICS].into_iter().flatten().map(|(name, _)| *name).collect();
         for row in rows {
             let metrics = row.trim_end_matches('|').rsplit('|').next().unwrap();
             let names: Vec<&str> =

@@ -14,8 +14,12 @@ use waybill_core::code::Code;
 use waybill_core::error::InputError;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
+use waybill_core::port::service::streams::StreamError;
 use waybill_core::port::store::StoreError;
+use waybill_core::streams::exact::ExactRefusal;
+use waybill_core::streams::reading::PageError;
 
+use crate::auth::StreamDenied;
 use crate::codes;
 use crate::limits::{RETRY_AFTER_BUSY, RETRY_AFTER_DISK};
 
@@ -38,6 +42,15 @@ pub struct At {
     pub index: Option<usize>,
 }
 
+/// What a stream has, where a request or a cursor didn't fit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamHas {
+    /// The first number that is kept, where it matters.
+    pub first: Option<u64>,
+    /// The highest number given out.
+    pub last: u64,
+}
+
 /// An error on its way to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -49,6 +62,8 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
     /// Where in the request. Boxed, because every handler's result carries a problem.
     pub at: Box<At>,
+    /// What the stream in question has, for problems with cursors and expected numbers.
+    pub stream: Option<Box<StreamHas>>,
     /// Everything that is wrong with a saga's definition.
     pub faults: Vec<DefinitionProblem>,
     /// For the log only.
@@ -91,6 +106,12 @@ pub struct ProblemOut {
     /// Index of the message in the request, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
+    /// The first number that is kept of the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seq: Option<u64>,
+    /// The highest number that the stream gave out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seq: Option<u64>,
     /// Everything that is wrong with a saga's definition; `path`, `line` and `column` are those of the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<DefinitionProblem>,
@@ -104,6 +125,7 @@ impl Problem {
             detail: detail.into(),
             retry_after: None,
             at: Box::default(),
+            stream: None,
             faults: Vec::new(),
             cause: None,
         }
@@ -165,6 +187,8 @@ impl Problem {
             line: self.at.line,
             column: self.at.column,
             index: self.at.index,
+            first_seq: self.stream.as_ref().and_then(|has| has.first),
+            last_seq: self.stream.as_ref().map(|has| has.last),
             problems: self.faults.clone(),
         };
         headers.remove(header::CONTENT_LENGTH);
@@ -197,14 +221,38 @@ impl From<InputError> for Problem {
     }
 }
 
+impl From<StreamDenied> for Problem {
+    fn from(denied: StreamDenied) -> Self {
+        Self::new(denied.code(), denied.to_string())
+    }
+}
+
+fn stream_has(error: &ServiceError) -> Option<Box<StreamHas>> {
+    let ServiceError::Stream(error) = error else { return None };
+    let has = match *error {
+        StreamError::Exact(ExactRefusal::ExpectedSeq { actual, .. }) => StreamHas { first: None, last: actual },
+        StreamError::Read(PageError::Expired { first, last, .. }) | StreamError::Seek { first, last, .. } => {
+            StreamHas { first: Some(first), last }
+        }
+        StreamError::Read(PageError::Ahead { last, .. }) => StreamHas { first: None, last },
+        _ => return None,
+    };
+    Some(Box::new(has))
+}
+
 impl From<ServiceError> for Problem {
     fn from(error: ServiceError) -> Self {
         if let ServiceError::Saga(error) = error {
             return error.into();
         }
         let mut problem = Self::new(error.code(), error.to_string());
+        problem.stream = stream_has(&error);
         match &error {
             ServiceError::Message { index, error } => {
+                problem.detail = error.to_string();
+                problem.at.index = Some(*index);
+            }
+            ServiceError::Stream(StreamError::Event { index, error }) => {
                 problem.detail = error.to_string();
                 problem.at.index = Some(*index);
             }

@@ -43,6 +43,8 @@ struct State {
     blocked_since: Option<Instant>,
     /// Bytes that it took since then.
     trickled: usize,
+    /// The connection has to end, because an answer on it does that can't end alone.
+    is_cut: bool,
 }
 
 #[derive(Default)]
@@ -69,10 +71,16 @@ impl Progress {
     pub(crate) fn new(write_timeout: Duration) -> Arc<Self> {
         let at_that_rate =
             usize::try_from(write_timeout.as_millis()).unwrap_or(usize::MAX).saturating_mul(ANSWER_RATE_MIN);
-        let state = State { open: Slab::new(), active_at: Instant::now(), blocked_since: None, trickled: 0 };
+        let state =
+            State { open: Slab::new(), active_at: Instant::now(), blocked_since: None, trickled: 0, is_cut: false };
         // Half of it, because time is looked at now and then only.
         let piece = (at_that_rate / 2_000).clamp(ANSWER_PIECE_MIN, ANSWER_PIECE_MAX);
         Arc::new(Self { piece, write_timeout, state: Mutex::new(state) })
+    }
+
+    /// What ends an answer on this connection, whoever holds it up: alone by `end`, else with the connection.
+    pub(crate) fn cutter(self: &Arc<Self>, end: Option<Arc<Notify>>) -> Cutter {
+        Cutter { progress: Arc::clone(self), end }
     }
 
     /// A request has come.
@@ -92,7 +100,7 @@ impl Progress {
     pub(crate) fn give_up(&self, limit: Duration) -> GivenUp {
         let past = |since: Instant| since.elapsed() >= limit;
         let mut state = self.state.lock();
-        if state.blocked_since.is_some_and(past) {
+        if state.is_cut || state.blocked_since.is_some_and(past) {
             return GivenUp::Connection;
         }
         let mut streams = 0;
@@ -119,6 +127,23 @@ impl Progress {
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let state = self.state.lock();
         state.open.is_empty().then_some(state.active_at)
+    }
+}
+
+/// Ends an answer of which the peer takes nothing. The connection puts it into its requests.
+#[derive(Clone)]
+pub(crate) struct Cutter {
+    progress: Arc<Progress>,
+    end: Option<Arc<Notify>>,
+}
+
+impl Cutter {
+    /// Alone at once; with its connection when that is looked at next.
+    pub(crate) fn cut(&self) {
+        match &self.end {
+            Some(end) => end.notify_one(),
+            None => self.progress.state.lock().is_cut = true,
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a composition root builds and runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -9,19 +8,22 @@ use axum::middleware::from_fn_with_state;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 use waybill_api::configuration::ConfigurationService;
 use waybill_api::idempotency::IdempotencyService;
 use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 use waybill_api::{InboundService, OutboxService};
+use waybill_core::port::service::streams::StreamService;
 
 use crate::app::{App, Inner, Rules};
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens, Tenants};
 use crate::edge;
 use crate::error::ServerError;
-use crate::limits::{Limits, METRICS_UPKEEP, TRANSACTIONS_MAX, WAITERS_SHARE};
+use crate::grpc;
+use crate::limits::{Limits, METRICS_UPKEEP, SUBSCRIPTIONS_SHARE, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::MetricsHandle;
 use crate::openapi;
@@ -30,7 +32,13 @@ use crate::readiness::Readiness;
 use crate::refusals::Refusals;
 use crate::routes;
 pub use crate::run::Drained;
+use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
+
+/// How many of so many connections may be subscriptions, as `events.subscriptions_max` is bounded by, too: one at least.
+fn subscriptions_max(connections_max: usize) -> usize {
+    (connections_max.saturating_mul(SUBSCRIPTIONS_SHARE - 1) / SUBSCRIPTIONS_SHARE).max(1)
+}
 
 /// What a server is made of.
 pub struct Parts {
@@ -42,12 +50,16 @@ pub struct Parts {
     pub idempotency: Arc<dyn IdempotencyService>,
     /// The inbox and its sources; none = no source is configured.
     pub inbound: Option<Arc<dyn InboundService>>,
+    /// Event streams; none = the host keeps none.
+    pub streams: Option<Arc<dyn StreamService>>,
     /// Reads the configuration again; none = it can't.
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
     /// Who may call; none = loopback only, no tokens.
     pub auth: Option<StaticTokens>,
+    /// Origins whose pages may subscribe, as browsers write them, e.g. `https://shop.example`.
+    pub cors_origins: Vec<String>,
     /// What keeps tokens and messages from being read on their way.
     pub encryption: Encryption,
     pub limits: Limits,
@@ -74,7 +86,8 @@ impl Server {
     pub fn with_routes(parts: Parts, further: Router) -> Self {
         let (routes, api) = routes::all().split_for_parts();
         let api = openapi::completed(api);
-        let nobody = Principal { name: "anonymous".to_owned(), tenants: Tenants::Only(Vec::new()), roles: Vec::new() };
+        let (name, tenants) = ("anonymous".to_owned(), Tenants::Only(Vec::new()));
+        let nobody = Principal { name, tenants, roles: Vec::new(), streams: Vec::new() };
         let app: App = Arc::new(Inner {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),
@@ -82,6 +95,8 @@ impl Server {
             bodies: Places::new(parts.limits.bodies_bytes_max / 1024),
             transactions: Places::new(TRANSACTIONS_MAX),
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
+            subscriptions: Places::new(subscriptions_max(parts.limits.connections_max)),
+            tickets: Tickets::new(),
             rules: Rules::of(&api),
             openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
             service: parts.service,
@@ -89,20 +104,23 @@ impl Server {
             approvals: parts.approvals,
             idempotency: parts.idempotency,
             inbound: parts.inbound,
+            streams: parts.streams,
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,
+            cors_origins: parts.cors_origins,
             encryption: parts.encryption,
             limits: parts.limits,
             metrics: parts.metrics,
             version: parts.version,
             readiness: Readiness::default(),
             refusals: Refusals::default(),
-            draining: AtomicBool::new(false),
+            draining: watch::Sender::new(false),
             local: Arc::new(Principal::local()),
             anonymous: Arc::new(nobody),
         });
         let router = routes
+            .merge(grpc::routes(&app))
             .merge(further.with_state::<App>(()))
             .fallback(|| async { StatusCode::NOT_FOUND })
             .layer(CatchPanicLayer::custom(edge::panicked))
@@ -140,7 +158,9 @@ impl Server {
             })
         });
         let app = self.app.clone();
-        let on_drain = move || app.draining.store(true, Ordering::Release);
+        let on_drain = move || {
+            app.draining.send_replace(true);
+        };
         let tls = match &self.app.encryption {
             Encryption::Tls(tls) => Some(tls.clone()),
             Encryption::None | Encryption::Proxy => None,

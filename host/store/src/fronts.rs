@@ -3,10 +3,11 @@
 //! what was written with an end that had passed already, by a host whose clock is behind say, is over all the same and only
 //! waits to be removed.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use waybill_core::ids::ShardId;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Row, Transaction, key};
@@ -62,5 +63,30 @@ impl PurgeFronts {
         let from = Bound::Included(key([number(self.begin(table).min(now).0)]));
         let until = Bound::Excluded(key([number(now.0.saturating_add(1))]));
         transaction.scan(table, from, until, limit).await.map_err(store_error)
+    }
+}
+
+/// Up to which number each shard's records were removed, of a table whose keys are a shard and a number that only grows.
+#[derive(Debug, Default)]
+pub struct ShardFronts(Mutex<HashMap<ShardId, u64>>);
+
+impl ShardFronts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ShardId, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a purge of a shard begins.
+    pub fn begin(&self, shard: ShardId) -> u64 {
+        self.lock().get(&shard).copied().unwrap_or(0)
+    }
+
+    /// Everything before this number was removed, by a commit that went in.
+    pub fn reached(&self, shard: ShardId, number: u64) {
+        self.lock().insert(shard, number);
+    }
+
+    /// A record was put back: it may lie before them.
+    pub fn begin_anew(&self) {
+        self.lock().clear();
     }
 }

@@ -7,6 +7,7 @@
 //! | `shards` | how many shards the store was made with |
 //! | `owner` | the commit of a shard's owner, and what an owner reads |
 //! | `inbox` | what sources brought: commit, seen set, rows, history |
+//! | `streams` | event streams: commit, doorstep, exact appends, slices, feed, scans, relays |
 //! | `saga` | sagas: commit, takeover, lists, expiry, dead letters, definitions |
 //! | `transact` | callers' transactions, operations, audit |
 //! | `guard` | which statements a caller may run |
@@ -38,6 +39,7 @@ mod saga;
 mod schema;
 mod shards;
 mod store;
+mod streams;
 mod tables;
 mod target;
 #[cfg(test)]
@@ -53,4 +55,4 @@ pub use guard::{Checked, Held, check as check_statement};
 pub use private::{close_ahead, open_to_others};
 pub use query::cursor::At;
 pub use store::SurrealStore;
-pub use transact::{BusinessError, BusinessTransaction, enqueue_in_tx};
+pub use transact::{AppendedInTx, BusinessError, BusinessTransaction, append_in_tx, enqueue_in_tx};

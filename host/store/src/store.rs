@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
-use waybill_core::port::store::{OwnerStore, StoreError};
+use waybill_core::port::store::StoreError;
 use waybill_surreal::{
     ClosedTables, Embedded, EmbeddedOptions, Engine, LogKeeper, Remote, RemoteOptions, Transaction, int, object,
 };
 
 use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
-use crate::fronts::PurgeFronts;
-use crate::inbox::DoneFronts;
+use crate::fronts::{PurgeFronts, ShardFronts};
 use crate::inbox::seen::{Filters, SeenMemory, SeenReads};
 use crate::lock::DirectoryLock;
 use crate::owner::DueFronts;
 use crate::owner::history::list_by_time;
+use crate::owner::read::door_newest;
 use crate::quarantine::adopt_earlier;
 use crate::query::DepthCache;
 use crate::saga::begin_forgetting;
 use crate::schema::{MIGRATIONS, bring_up};
 use crate::shards;
-use crate::tables::{DOOR, META, OWN};
+use crate::tables::{DOOR, META, OWN, STREAM_DOOR};
 use crate::target::{Target, target};
 use crate::transact::{Repeats, Stamps};
 use crate::wal::LogFolder;
@@ -50,7 +50,8 @@ struct Inner {
     seen: SeenMemory,
     filters: Filters,
     seen_reads: SeenReads,
-    done: DoneFronts,
+    done: ShardFronts,
+    feed: ShardFronts,
 }
 
 impl SurrealStore {
@@ -165,7 +166,8 @@ impl SurrealStore {
             seen: SeenMemory::default(),
             filters: Filters::new(dedup_memory),
             seen_reads: SeenReads::default(),
-            done: DoneFronts::default(),
+            done: ShardFronts::default(),
+            feed: ShardFronts::default(),
         };
         Self { engine, inner: Arc::new(inner) }
     }
@@ -174,8 +176,11 @@ impl SurrealStore {
     /// in between.
     async fn stamp_after_what_is_there(&self) -> Result<(), StoreError> {
         for shard in 0..self.inner.shards {
-            let newest = self.door_newest(ShardId(shard)).await?;
-            self.inner.stamps.begin_after(newest.unwrap_or(0));
+            for doorstep in [DOOR, STREAM_DOOR] {
+                let transaction = self.begin(false).await?;
+                let newest = door_newest(transaction.as_ref(), doorstep, ShardId(shard), 0).await?;
+                self.inner.stamps.begin_after(newest.unwrap_or(0));
+            }
         }
         Ok(())
     }
@@ -247,12 +252,28 @@ impl SurrealStore {
         &self.inner.seen_reads
     }
 
-    pub(crate) fn inbox_fronts(&self) -> &DoneFronts {
+    pub(crate) fn inbox_fronts(&self) -> &ShardFronts {
         &self.inner.done
+    }
+
+    pub(crate) fn feed_fronts(&self) -> &ShardFronts {
+        &self.inner.feed
     }
 
     pub(crate) async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, StoreError> {
         self.engine.begin(write).await.map_err(store_error)
+    }
+
+    /// Begins a transaction whose reads are all of one snapshot: at a server one that only reads has one for each of them.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Box<dyn Transaction>, StoreError> {
+        self.begin(!self.is_embedded()).await
+    }
+
+    /// Ends one that was only read.
+    pub(crate) async fn end_snapshot(&self, transaction: Box<dyn Transaction>) {
+        if !self.is_embedded() {
+            undo(transaction).await;
+        }
     }
 }
 
@@ -280,11 +301,15 @@ pub(crate) async fn finish<T>(
     match worked {
         Ok(value) => transaction.commit().await.map(|()| value).map_err(store_error),
         Err(error) => {
-            // What went wrong first is what counts; the transaction is undone at the latest when it is dropped.
-            if let Err(fault) = transaction.cancel().await {
-                tracing::debug!(%fault, "a failed transaction could not be undone by hand");
-            }
+            undo(transaction).await;
             Err(error)
         }
+    }
+}
+
+/// Undoes a transaction that is of no use. That it can't be is of no matter: it is undone at the latest when it is dropped.
+pub(crate) async fn undo(transaction: Box<dyn Transaction>) {
+    if let Err(fault) = transaction.cancel().await {
+        tracing::debug!(%fault, "a transaction could not be undone by hand");
     }
 }

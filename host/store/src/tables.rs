@@ -82,6 +82,34 @@ pub const INBOX_SEEN_DUE: &str = "inbox_seen_due";
 pub const INBOX_CONSUMER: &str = "inbox_consumer";
 /// What the inbox left for sagas: `[shard, shard of the inbox, beat, number]`.
 pub const SAGA_DOOR: &str = "saga_door";
+/// Heads of event streams: `[tenant, stream]`.
+pub const STREAM: &str = "stream";
+/// What is kept of a stream, and up to where the feed names it: `[tenant, stream]`.
+pub const STREAM_REST: &str = "stream_rest";
+/// Chunks of events: `[tenant, stream, last]`.
+pub const EVENT: &str = "event";
+/// The doorstep of streams: `[shard, nanos, ordinal, ulid]`.
+pub const STREAM_DOOR: &str = "stream_door";
+/// Who numbers the streams of a shard, and where its feed ends: `shard`.
+pub const STREAM_SHARD: &str = "stream_shard";
+/// What each commit added to the streams of a shard: `[shard, pos]`.
+pub const STREAM_FEED: &str = "stream_feed";
+/// Ids of events that callers chose or that were derived: `[tenant, id]`.
+pub const EVENT_ID: &str = "event_id";
+/// Ids that one commit put into [`EVENT_ID`], of one tenant: `[millis, ulid]`.
+pub const EVENT_ID_DUE: &str = "event_id_due";
+/// Streams with events of a node: `[tenant, node, stream]`.
+pub const STREAM_NODE: &str = "stream_node";
+/// Streams with events of resources of a type: `[tenant, type, stream]`.
+pub const STREAM_TYPE: &str = "stream_type";
+/// When the age of a stream is looked at: `[shard, millis, tenant, stream]`.
+pub const STREAM_DUE: &str = "stream_due";
+/// Dead letters of streams: `[shard, beat, number]`.
+pub const STREAM_DEAD: &str = "stream_dead";
+/// How far a relay is in a stream: `[relay, tenant, stream]`.
+pub const RELAY_AT: &str = "relay_at";
+/// Ranges that retention took before a relay had them: `[relay, tenant, stream, from]`.
+pub const RELAY_OVERTAKEN: &str = "relay_overtaken";
 pub const OPERATIONS: &str = "waybill_operation";
 /// Audit trail: `[millis, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
@@ -94,7 +122,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 44] = [
+pub const OWN: [&str; 58] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -133,6 +161,20 @@ pub const OWN: [&str; 44] = [
     INBOX_SEEN_DUE,
     INBOX_CONSUMER,
     SAGA_DOOR,
+    STREAM,
+    STREAM_REST,
+    EVENT,
+    STREAM_DOOR,
+    STREAM_SHARD,
+    STREAM_FEED,
+    EVENT_ID,
+    EVENT_ID_DUE,
+    STREAM_NODE,
+    STREAM_TYPE,
+    STREAM_DUE,
+    STREAM_DEAD,
+    RELAY_AT,
+    RELAY_OVERTAKEN,
     OPERATIONS,
     AUDIT,
     KV,
@@ -186,6 +228,15 @@ pub fn scheduled_key(shard: ShardId, due: UnixMillis, id: &MessageId) -> RecordI
 /// `[shard, nanos, ordinal, ulid]`.
 pub fn door_key(shard: ShardId, stamp: &DoorKey) -> RecordIdKey {
     key([shard_value(shard), number(stamp.nanos), int(i64::from(stamp.ordinal)), text(&stamp.ulid)])
+}
+
+/// The stamp in a [`door_key`]: a row under any other key could not be removed by its stamp.
+pub fn door_stamp_in(of: &RecordIdKey) -> Option<DoorKey> {
+    if parts(of).len() != 4 {
+        return None;
+    }
+    let ordinal = u32::try_from(part(of, 2)?).ok()?;
+    Some(DoorKey { nanos: part(of, 1)?, ordinal, ulid: part_text(of, 3)?.to_owned() })
 }
 
 /// `[shard, nanos]`: before all rows of that stamp.

@@ -60,7 +60,6 @@ impl Reply {
         })
     }
 
-    /// No answer.
     pub fn failing(kind: ErrorKind, code: &str) -> Self {
         let error = CallError { kind, fault: Fault::new(code, "no answer came") };
         Self { delay: Duration::ZERO, gate: None, result: Err(error) }
@@ -74,7 +73,6 @@ impl Reply {
         self
     }
 
-    /// With Retry-After.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         self.with(|answer| answer.after = Some(time))

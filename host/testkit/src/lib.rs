@@ -29,6 +29,8 @@
 //! | [`saga_model`] | the randomised check of sagas, on the real shard and a real store |
 //! | [`seeds`] | running a model over many seeds |
 //! | [`storm`] | a crash loop: what it costs, and what it finds |
+//! | [`streams_model`] | the randomised check of event streams, on the real owner, readers and relay and the reference store |
+//! | [`subscriber`] | a subscription as a client has it, which may stop reading |
 //! | [`toolchains`] | jco and componentize-py, installed once |
 
 pub mod api;
@@ -60,4 +62,6 @@ pub mod redis;
 pub mod saga_model;
 pub mod seeds;
 pub mod storm;
+pub mod streams_model;
+pub mod subscriber;
 pub mod toolchains;

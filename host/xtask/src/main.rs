@@ -5,8 +5,9 @@
 //! | `demo` | sets up, builds, and shows orders on their way through a real host |
 //! | `demo nats` | the same to NATS JetStream, whose server is killed meanwhile |
 //! | `demo saga` | orders as sagas against a shop that makes trouble: what fails is undone |
+//! | `demo streams` | a fleet's events: subscribers lag and resume, a relay feeds NATS, host and broker are killed |
 //! | `test` | everything that proves Waybill; what CI runs |
-//! | `bench` | the workloads of outbox, sagas and inbox beside native references |
+//! | `bench` | the workloads of outbox, sagas, inbox and event streams beside native references |
 //! | `chaos ...` | kill -9, a crash loop, the protocol's model, failing disks, power losses, random statements, as long as you like |
 //! | `fuzz` | lets libFuzzer look for bytes that break a parser or a codec |
 //! | `golden` | makes a data directory of today's version for later ones to read |
@@ -37,7 +38,7 @@ enum Task {
     Demo(trials::Arguments),
     /// Run all tests and checks, or the tests whose names contain FILTER
     Test(test::Arguments),
-    /// Measure the workloads of outbox, sagas and inbox, each beside a native reference in the same run
+    /// Measure the workloads of outbox, sagas, inbox and event streams, each beside a native reference in the same run
     #[command(disable_help_flag = true)]
     Bench(trials::Arguments),
     /// Break things on purpose, again and again

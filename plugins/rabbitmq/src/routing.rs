@@ -5,6 +5,9 @@ use waybill_plugin::transport::{Fault, Message};
 use waybill_rabbitmq_wire::name;
 use waybill_rabbitmq_wire::wire::SHORT_BYTES_MAX;
 
+/// Attribute of a message: the exchange that it goes to.
+const EXCHANGE: &str = "exchange";
+
 /// What becomes of a message that no queue takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -100,12 +103,16 @@ impl Routing {
         Ok(Self { routes })
     }
 
-    /// Where this message goes.
+    /// Where this message goes. An exchange that it names itself counts instead of those here.
     ///
     /// # Errors
-    /// It lacks what its routing key is made of, or that is too long.
-    pub(crate) fn target(&self, message: &Message) -> Result<Target<'_>, Fault> {
+    /// It lacks what its routing key is made of, or that is too long, or its exchange can't be one.
+    pub(crate) fn target<'a>(&'a self, message: &'a Message) -> Result<Target<'a>, Fault> {
         let wrong = |reason: String| Fault::new("RABBITMQ.ROUTING_KEY", reason);
+        let exchange = message.attribute(EXCHANGE);
+        if let Some(Err(why)) = exchange.map(name) {
+            return Err(wrong(format!("the exchange that it names {why}")));
+        }
         let route = self.routes.iter().find(|route| matches(&route.pattern, &message.destination));
         let route = route.ok_or_else(|| wrong("no rule takes the destination".to_owned()))?;
         let mut routing_key = String::with_capacity(message.destination.len());
@@ -129,7 +136,8 @@ impl Routing {
             let reason = format!("the routing key has {} bytes, AMQP takes {SHORT_BYTES_MAX}", routing_key.len());
             return Err(wrong(reason));
         }
-        Ok(Target { exchange: &route.exchange, routing_key, unroutable: route.unroutable })
+        let exchange = exchange.unwrap_or(&route.exchange);
+        Ok(Target { exchange, routing_key, unroutable: route.unroutable })
     }
 
     /// The exchange that everything goes to which no rule sends elsewhere.
@@ -222,6 +230,21 @@ mod tests {
             let message = Message { destination: destination.to_owned(), ..message() };
             let expected = Target { exchange, routing_key: key.to_owned(), unroutable };
             assert_eq!(routing.target(&message).unwrap(), expected, "{destination}");
+        }
+    }
+
+    #[test]
+    fn a_message_may_name_its_exchange() {
+        let rules = [rule(r#"{"match":"orders.*","exchange":"orders","unroutable":"accept"}"#)];
+        let routing = routing(&rules, "{destination}").unwrap();
+        let named = |exchange: &str| Message { attributes: vec![("exchange".into(), exchange.into())], ..message() };
+        for exchange in ["sms.events.v1", ""] {
+            let message = named(exchange);
+            let target = routing.target(&message).unwrap();
+            assert_eq!((target.exchange, target.unroutable), (exchange, Unroutable::Accept));
+        }
+        for bad in ["a\nb", &"x".repeat(256)] {
+            assert_eq!(routing.target(&named(bad)).unwrap_err().code, "RABBITMQ.ROUTING_KEY", "{bad}");
         }
     }
 

@@ -68,6 +68,13 @@ impl StreamEvent {
             attributes: Vec::new(),
         }
     }
+
+    /// Says more of it by a registered attribute, such as `event-id`, `schema-version`, `node-uuid` or `causation-id`.
+    #[must_use]
+    pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.attributes.push((name.into(), value.into()));
+        self
+    }
 }
 
 /// A value as JSON; `null` if it can't be written so.

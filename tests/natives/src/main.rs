@@ -10,17 +10,25 @@
 //! | `redis` | URL WINDOW | `redis` | adds to a stream in pipelines |
 //! | `fill` | URL WINDOW KEYS | `nats` | publishes what others then read; 0 keys: none has one |
 //! | `fetch` | URL WINDOW | `fetch` | reads a stream and acknowledges, nothing else |
+//! | `append-redis`, `append-nats` | URL UNDER_WAY SIZE STREAMS | `append` | appends batches to streams in turn |
+//! | `replay-nats` | URL | `replay` | reads a stream of events from its beginning |
+//! | `append-codec`, `replay-codec` | as those to NATS | `codec` | the same by a bare codec |
+//! | `live-redis`, `live-nats` | URL RATE SUBSCRIBERS WARM_UP | `live` | publishes by the clock to subscribers; messages are deliveries |
 //! | `worker` | URL WINDOW POSTGRES HANDLER | `worker` | source document 5's worker: stream, inbox table, POST |
 //! | `relay` | POSTGRES SINK mark\|delete | `relay` | relays an outbox table, each aggregate in order |
 //! | `relay-unordered` | POSTGRES SINK mark\|delete | `relay` | the same without any order |
 //!
 //! A sink is `nats://...` or `http://...` (`sink`).
 
+mod append;
+mod codec;
 mod fetch;
+mod live;
 mod nats;
 mod rabbitmq;
 mod redis;
 mod relay;
+mod replay;
 mod sink;
 mod worker;
 
@@ -46,12 +54,28 @@ async fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let [job, messages, rest @ ..] = words.as_slice() else { bail!("usage: natives JOB MESSAGES ...") };
     let messages: u64 = messages.parse().context("the number of messages")?;
+    let mut times = Vec::new();
     let run = match (*job, rest) {
         ("nats", [url, window]) => nats::run(url, messages, size(window)?).await?,
         ("rabbitmq", [url, window]) => rabbitmq::run(url, messages, size(window)?).await?,
         ("redis", [url, window]) => redis::run(url, messages, size(window)?)?,
         ("fill", [url, window, keys]) => nats::fill(url, messages, size(window)?, keys.parse()?).await?,
         ("fetch", [url, window]) => fetch::run(url, messages, size(window)?).await?,
+        ("append-redis", [url, shape @ ..]) => append::redis(url, messages, batches(shape)?)?,
+        ("append-nats", [url, shape @ ..]) => append::nats(url, messages, batches(shape)?).await?,
+        ("append-codec", [url, shape @ ..]) => codec::append(url, messages, batches(shape)?)?,
+        ("replay-nats", [url]) => replay::run(url, messages).await?,
+        ("replay-codec", [url]) => codec::replay(url, messages)?,
+        ("live-redis", [url, load @ ..]) => {
+            let (run, ages) = live::redis(url, paced(messages, load)?)?;
+            times = ages;
+            run
+        }
+        ("live-nats", [url, load @ ..]) => {
+            let (run, ages) = live::nats(url, paced(messages, load)?).await?;
+            times = ages;
+            run
+        }
         ("worker", [url, window, postgres, handler]) => {
             worker::run(url, messages, size(window)?, postgres, handler).await?
         }
@@ -69,6 +93,7 @@ async fn main() -> Result<()> {
             "took_ms": run.took.as_secs_f64() * 1e3,
             "cpu_ms": run.cpu.as_secs_f64() * 1e3,
             "resident_peak": resident_peak()?,
+            "times_us": times.iter().map(|time| time.as_micros() as u64).collect::<Vec<_>>(),
         })
     );
     Ok(())
@@ -76,6 +101,20 @@ async fn main() -> Result<()> {
 
 fn size(word: &str) -> Result<usize> {
     Ok(word.parse::<usize>().context("the window")?.max(1))
+}
+
+/// UNDER_WAY SIZE STREAMS.
+fn batches(words: &[&str]) -> Result<append::Shape> {
+    let [under_way, batch, streams] = words else { bail!("batches are UNDER_WAY SIZE STREAMS") };
+    Ok(append::Shape { under_way: size(under_way)?, size: batch.parse()?, streams: streams.parse()? })
+}
+
+/// RATE SUBSCRIBERS WARM_UP, for so many deliveries.
+fn paced(deliveries: u64, words: &[&str]) -> Result<live::Load> {
+    let [rate, subscribers, warm_up] = words else { bail!("a load is RATE SUBSCRIBERS WARM_UP") };
+    let subscribers = size(subscribers)?;
+    let events = deliveries / subscribers as u64;
+    Ok(live::Load { events, warm_up: warm_up.parse()?, rate: rate.parse()?, subscribers })
 }
 
 /// What becomes of a row that was published.

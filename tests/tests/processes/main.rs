@@ -17,3 +17,5 @@ mod script;
 mod shards;
 mod slow_disk;
 mod source_plugins;
+mod stream_clients;
+mod streams;

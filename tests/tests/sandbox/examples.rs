@@ -68,7 +68,8 @@ fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
         statements: None,
     };
     let (message, payload) = (Arc::new(message), payload.to_owned().into());
-    Delivery { message, payload, destination: book.to_owned(), attempt: 1, lease_epoch: 1, seq: Seq(1) }
+    let (destination, attributes) = (book.to_owned(), Vec::new());
+    Delivery { message, payload, destination, attempt: 1, lease_epoch: 1, seq: Seq(1), attributes }
 }
 
 #[derive(Default)]

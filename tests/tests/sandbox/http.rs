@@ -125,6 +125,7 @@ fn delivery(number: u64, url: &str) -> Delivery {
         attempt: 1,
         lease_epoch: 3,
         seq: Seq(42),
+        attributes: Vec::new(),
     }
 }
 

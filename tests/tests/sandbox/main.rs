@@ -7,3 +7,4 @@ mod hot_reload;
 mod http;
 mod network;
 mod plugin_tasks;
+mod ssrf;

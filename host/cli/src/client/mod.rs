@@ -1,5 +1,6 @@
 //! Talking to a host's HTTP API.
 
+mod events;
 mod problem;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use crate::args::Global;
 use crate::exit::Exit;
 use crate::term::Term;
 
+pub use events::{EventStream, Heard};
 pub use problem::{Refusal, exit_of_code};
 
 /// Largest answer that is read, in bytes: a page of 1,000 messages without payloads is far below.
@@ -169,6 +171,10 @@ impl Client {
         self.answer(self.request(Method::POST, path, query)?.json(body)).await
     }
 
+    pub async fn delete(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Answer, ClientError> {
+        self.answer(self.request(Method::DELETE, path, query)?).await
+    }
+
     /// Posts bytes of some media type.
     pub async fn post_bytes(
         &self,
@@ -265,33 +271,47 @@ impl Client {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String, Vec<u8>), ClientError> {
-        let url = self.url().to_owned();
-        let failed = |error: &reqwest::Error| {
-            if error.is_timeout() && !error.is_connect() {
-                ClientError::TimedOut { url: url.clone(), after: self.timeout }
-            } else {
-                let (url, cause) = (url.clone(), root_cause(error));
-                // The words of the TLS library, which is below what is asked here.
-                match error.is_connect() && cause.contains("certificate") {
-                    true => ClientError::Tls { url, cause },
-                    false => ClientError::Unreachable { url, cause },
-                }
-            }
-        };
-        let mut response = request.send().await.map_err(|error| failed(&error))?;
+        let response = self.begin(request).await?;
+        let status = response.status();
+        Ok((status, self.url().to_owned(), self.read(response).await?))
+    }
+
+    /// Sends a request; its answer isn't read yet.
+    async fn begin(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let response = request.send().await.map_err(|error| self.failed(&error))?;
         let status = response.status();
         if status.is_redirection() {
-            return Err(ClientError::Answer { url, status: status.as_u16(), cause: elsewhere(&response) });
+            let (url, cause) = (self.url().to_owned(), elsewhere(&response));
+            return Err(ClientError::Answer { url, status: status.as_u16(), cause });
         }
+        Ok(response)
+    }
+
+    /// Reads an answer to its end.
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>, ClientError> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.failed(&error))? {
             if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+                let (url, status) = (self.url().to_owned(), response.status().as_u16());
                 let cause = format!("its body has more than {ANSWER_BYTES_MAX} bytes");
-                return Err(ClientError::Answer { url, status: status.as_u16(), cause });
+                return Err(ClientError::Answer { url, status, cause });
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok((status, url, bytes))
+        Ok(bytes)
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> ClientError {
+        let url = self.url().to_owned();
+        if error.is_timeout() && !error.is_connect() {
+            return ClientError::TimedOut { url, after: self.timeout };
+        }
+        let cause = root_cause(error);
+        // The words of the TLS library, which is below what is asked here.
+        match error.is_connect() && cause.contains("certificate") {
+            true => ClientError::Tls { url, cause },
+            false => ClientError::Unreachable { url, cause },
+        }
     }
 }
 

@@ -76,7 +76,11 @@ impl Refusal {
             // The host tells how a header is written.
             Some(Code::AUTH_REQUIRED) => return None,
             Some(
-                Code::OUTBOX_NOT_FOUND | Code::DEAD_NOT_FOUND | Code::TX_IDEMPOTENT_NOT_FOUND | Code::SAGA_NOT_FOUND,
+                Code::OUTBOX_NOT_FOUND
+                | Code::DEAD_NOT_FOUND
+                | Code::TX_IDEMPOTENT_NOT_FOUND
+                | Code::SAGA_NOT_FOUND
+                | Code::STREAM_NOT_FOUND,
             ) => "--tenant",
             _ => "--tenant, or tenant= in --filter",
         };
@@ -87,7 +91,7 @@ impl Refusal {
     /// What to do; none where the detail says it all.
     fn fix(&self) -> Option<&'static str> {
         Some(match Code::of(&self.code)? {
-            Code::SCHEMA_VALIDATION_FAILED | Code::SCHEMA_UNSUPPORTED | Code::OUTBOX_STATE => return None,
+            Code::SCHEMA_VALIDATION_FAILED | Code::OUTBOX_STATE => return None,
             // Their details say it.
             Code::DEAD_KIND
             | Code::SAGA_STATE
@@ -95,6 +99,7 @@ impl Refusal {
             | Code::SAGA_NO_STEP
             | Code::SAGA_VERSION_TAKEN
             | Code::SAGA_NO_DEFINITION => return None,
+            Code::STREAM_NOT_FOUND => "`waybill stream list` shows the names",
             Code::SAGA_NOT_FOUND => "`waybill saga list` shows ids and tenants",
             Code::SAGA_NO_VERSION => "`waybill saga definitions` shows names and versions",
             Code::SAGA_NOT_WAITING | Code::SAGA_ENDED => "look at it: `waybill saga show`",

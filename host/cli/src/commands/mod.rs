@@ -25,6 +25,7 @@ mod outbox;
 mod plugin;
 mod provision;
 mod quarantine;
+mod relay;
 mod requests;
 mod saga;
 mod selection;
@@ -32,6 +33,7 @@ mod send;
 pub mod serve;
 mod source;
 mod status;
+mod stream;
 mod transport;
 mod version;
 
@@ -70,6 +72,12 @@ pub enum Command {
     /// Sources of messages: list, pause, resume, provision
     #[command(subcommand)]
     Source(source::Source),
+    /// Event streams: list, show, append, read, tail, purge, delete, import
+    #[command(subcommand)]
+    Stream(stream::Stream),
+    /// Relays of event streams to brokers: list, show, pause, resume, seek
+    #[command(subcommand)]
+    Relay(relay::Relay),
     /// Idempotency keys: list, show, release
     #[command(subcommand)]
     Idempotency(idempotency::Idempotency),
@@ -123,6 +131,8 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Operation(command) => operation::run(&command, &mut Context::new(global, term)?).await,
         Command::Inbox(command) => inbox::run(&command, &mut Context::new(global, term)?).await,
         Command::Source(command) => source::run(&command, &mut Context::new(global, term)?).await,
+        Command::Stream(command) => stream::run(&command, &mut Context::new(global, term)?).await,
+        Command::Relay(command) => relay::run(&command, &mut Context::new(global, term)?).await,
         Command::Idempotency(command) => idempotency::run(&command, &mut Context::new(global, term)?).await,
         Command::Quarantine(command) => quarantine::run(&command, &mut Context::new(global, term)?).await,
         Command::Transport(command) => transport::run(&command, &mut Context::new(global, term)?).await,

@@ -36,7 +36,13 @@ pub(super) fn with_tenant(error: ClientError, tenant: Option<&str>) -> CliError 
     let Some(tenant) = tenant else { return error.into() };
     let ClientError::Refused(mut refusal) = error else { return error.into() };
     match Code::of(&refusal.code) {
-        Some(Code::OUTBOX_NOT_FOUND | Code::DEAD_NOT_FOUND | Code::TX_IDEMPOTENT_NOT_FOUND | Code::INBOX_NOT_FOUND) => {
+        Some(
+            Code::OUTBOX_NOT_FOUND
+            | Code::DEAD_NOT_FOUND
+            | Code::TX_IDEMPOTENT_NOT_FOUND
+            | Code::INBOX_NOT_FOUND
+            | Code::STREAM_NOT_FOUND,
+        ) => {
             refusal.detail.push_str(&format!(" in tenant {tenant:?}"));
         }
         Some(Code::SAGA_NOT_FOUND) => refusal.detail.push_str(&format!("; looked for in tenant {tenant:?}")),

@@ -2,12 +2,7 @@
 //! nobody believes them to be in force.
 
 /// Section and what it configures.
-pub const LATER: &[(&str, &str)] = &[
-    ("events", "event streams"),
-    ("stream", "event streams"),
-    ("relay", "the event relay"),
-    ("otel", "OpenTelemetry export"),
-];
+pub const LATER: &[(&str, &str)] = &[("otel", "OpenTelemetry export")];
 
 /// What a section configures, if it is one of them.
 pub fn part_of(section: &str) -> Option<&'static str> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use directories::ProjectDirs;
 use waybill_core::document::{self, DocumentError, Entry, Fault, Position, Table, Value};
 use waybill_core::endpoint::EndpointSettings;
+use waybill_core::streams::settings::StreamsSettings;
 use waybill_core::suggest::nearest;
 
 use super::inbound::Source;
@@ -18,7 +19,7 @@ use super::reader::{Flag, KeyInfo, Reader, Section};
 use super::scalar::kind_of;
 use super::sections::{ReadConsumer, Tables};
 use super::transports::transports_and_routes;
-use super::{sections, tokens};
+use super::{sections, streams, tokens};
 
 /// Name of the file looked for.
 pub const FILE_NAME: &str = "waybill.toml";
@@ -26,13 +27,26 @@ pub const FILE_NAME: &str = "waybill.toml";
 /// What is said of a store that hosts share.
 const PREVIEW: &str = "store.url: a shared store (ws://, wss://) is a preview: it hasn't been tried through crashes and partitions against a \
                        real server; for production use surrealkv:// (docs/configuration.md, [store])";
-/// Sections with fixed names.
-const FIXED: &[&str] =
-    &["store", "server", "outbox", "dead", "idempotency", "inbox", "saga", "plugins", "auth", "limits", "log"];
+/// Sections with fixed names. Those of relays are within `[relay]`, which has a key of its own.
+const FIXED: &[&str] = &[
+    "store",
+    "server",
+    "outbox",
+    "dead",
+    "idempotency",
+    "inbox",
+    "events",
+    "relay",
+    "saga",
+    "plugins",
+    "auth",
+    "limits",
+    "log",
+];
 /// Another name of a section: source document 1 has `[tx.idempo]`.
 const ALSO: (&str, &str) = ("idempo", "idempotency");
 /// Sections with names of their own.
-const NAMED: &[&str] = &["transport", "participant", "source", "consumer", "route", "tenant"];
+const NAMED: &[&str] = &["transport", "participant", "source", "consumer", "route", "stream", "tenant"];
 
 /// What a configuration is made of.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +100,8 @@ pub fn catalogue() -> Vec<KeyInfo> {
     let sample = "[store]\nurl = \"mem://\"\n[transport.sample]\nplugin = \"sample\"\n[[route]]\nmatch = \"bus:**\"\n\
                   transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[source.sample]\nplugin = \"sample\"\n\
                   [consumer.sample]\nsource = \"sample\"\nhandler = \"http://127.0.0.1/\"\n[[tenant]]\nname = \"sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
-                  \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
+                  \"0000000000000000000000000000000000000000000000000000000000000000\"\n[[stream]]\nmatch = \"**\"\n\
+                  [relay.sample]\nmatch = \"**\"\ntransport = \"sample\"\ntopic = \"{stream}\"\n";
     let inputs = Inputs { bundled: vec!["sample"], ..Inputs::default() };
     read(sample, &inputs).map(|config| config.keys).unwrap_or_default()
 }
@@ -119,6 +134,10 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let tokens = tokens::all(&mut reader, &root, &file);
     let is_open = tokens.is_empty();
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
+    let mut events = sections::events(fixed(&mut reader, &root, "events"));
+    sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
+    let patterns = streams::patterns(&mut reader, &root);
+    let relays = streams::relays(&mut reader, &root, &transports);
     let participants = participants(&mut reader, &root, &known);
     let sources = sources(&mut reader, &root, &known);
     let read = consumers(&mut reader, &root, &known, &sources, &outbox);
@@ -154,6 +173,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         participants,
         sources,
         consumers: read.into_iter().map(|read| read.consumer).collect(),
+        streams: StreamsSettings { events, patterns, relays },
         routes,
         tenants,
         tokens,

@@ -19,6 +19,7 @@ mod scalar;
 mod secrets;
 mod sections;
 pub mod size;
+mod streams;
 mod tokens;
 mod transports;
 
@@ -28,3 +29,4 @@ pub use model::{
     AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
     PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
 };
+pub use streams::broker_of;

@@ -9,6 +9,8 @@ use waybill_core::endpoint::{EndpointSettings, Grants, PluginRef};
 use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::route::Routes;
+use waybill_core::streams::access::StreamRole;
+use waybill_core::streams::settings::StreamsSettings;
 use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
 
@@ -35,6 +37,8 @@ pub struct Config {
     pub sources: Vec<Source>,
     /// `[consumer.NAME]`, in the order of the file.
     pub consumers: Vec<Consumer>,
+    /// `[events]`, `[[stream]]` and `[relay.NAME]`.
+    pub streams: StreamsSettings,
     pub routes: Routes,
     pub tenants: Vec<TenantSettings>,
     /// `[[auth.token]]`; none = no authentication.
@@ -88,6 +92,8 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// A proxy in front speaks TLS, and nobody else reaches the address.
     pub behind_tls_proxy: bool,
+    /// Origins whose pages may subscribe to events.
+    pub cors_origins: Vec<String>,
     /// `[server.tls]`; none = in clear text.
     pub tls: Option<TlsSettings>,
     /// Time for one request, its body included.
@@ -231,6 +237,8 @@ pub struct AuthToken {
     pub tenants: Option<Vec<String>>,
     /// What it may do.
     pub roles: Vec<Role>,
+    /// Streams that it may append to and read, besides.
+    pub streams: Vec<StreamRole>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

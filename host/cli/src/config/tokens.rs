@@ -4,6 +4,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use waybill_core::document::Table;
+use waybill_core::streams::access::StreamRole;
 use waybill_core::suggest::nearest;
 use waybill_server::auth::Role;
 
@@ -17,6 +18,8 @@ use super::reader::{Key, Reader, Section, same};
 const TOKEN_BITS_MIN: f64 = 128.0;
 /// Least different characters of a token. Random ones have more; `0000...` is long and no secret.
 const TOKEN_CHARACTERS_MIN: usize = 8;
+/// What roles may be.
+const ROLES: &str = "it takes \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\" and \"admin\", and for streams \"append:PATTERN\" and \"read:PATTERN\", e.g. \"read:task.**\"";
 /// How to make a token.
 const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
 
@@ -62,7 +65,7 @@ fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthT
     let tenants = section.texts("tenants", "an array of tenants, [\"*\"] for all", &["*"]);
     let roles = section.texts(
         "roles",
-        "an array of \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\", \"admin\"",
+        "an array of \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\", \"admin\", \"append:PATTERN\", \"read:PATTERN\"",
         &["sender"],
     );
     let sha256 = match (&hash, &token_file) {
@@ -98,21 +101,8 @@ fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthT
             None
         }
     };
-    let mut granted: Vec<Role> = Vec::new();
-    for role in &roles {
-        match Role::ALL.into_iter().find(|known| known.as_str() == role.value) {
-            Some(role) if !granted.contains(&role) => granted.push(role),
-            Some(_) => {}
-            None => {
-                section.refuse(
-                    "roles",
-                    role,
-                    "it takes \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\" and \"admin\"",
-                );
-            }
-        }
-    }
-    if granted.is_empty() && roles.is_empty() {
+    let (granted, streams) = read_roles(&mut section, &roles);
+    if roles.is_empty() {
         let set = Set { value: "[]".to_owned(), origin: section.at.clone() };
         section.refuse("roles", &set, "a token without a role can do nothing: name at least one");
     }
@@ -123,8 +113,24 @@ fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthT
     };
     section.done();
     let name = name?;
-    let token = AuthToken { name: name.value.clone(), sha256: sha256?, tenants, roles: granted };
+    let token = AuthToken { name: name.value.clone(), sha256: sha256?, tenants, roles: granted, streams };
     Some((name, token))
+}
+
+/// The roles, and those that name streams.
+fn read_roles(section: &mut Section<'_, '_>, written: &[Set<String>]) -> (Vec<Role>, Vec<StreamRole>) {
+    let (mut roles, mut streams) = (Vec::new(), Vec::new());
+    for role in written {
+        let named = Role::ALL.into_iter().find(|known| known.as_str() == role.value);
+        match (named, StreamRole::parse(&role.value)) {
+            (Some(named), _) if !roles.contains(&named) => roles.push(named),
+            (None, Some(Ok(named))) if !streams.contains(&named) => streams.push(named),
+            (Some(_), _) | (None, Some(Ok(_))) => {}
+            (None, Some(Err(error))) => section.refuse("roles", role, error.to_string()),
+            (None, None) => section.refuse("roles", role, ROLES),
+        }
+    }
+    (roles, streams)
 }
 
 fn digest_of(section: &mut Section<'_, '_>, written: &Set<String>, file: &Path) -> Option<[u8; 32]> {

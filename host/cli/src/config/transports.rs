@@ -10,7 +10,7 @@ use super::load::{table_of, tables_of};
 use super::plugins::Known;
 use super::problem::Problem;
 use super::reader::{Reader, Section};
-use super::sections;
+use super::{sections, streams};
 
 /// Transports and routes. A configuration with neither gets the bundled `http` transport, which reaches loopback only, unless
 /// it has tokens (`is_open` is false): then others than programs of this machine may send, and what listens on loopback often
@@ -70,8 +70,10 @@ pub fn transports_and_routes<'d>(
     if none {
         warnings.push(NO_TRANSPORT.to_owned());
     }
-    for name in names.iter().filter(|name| !routes.iter().any(|route| route.transport == **name)) {
-        warnings.push(format!("no [[route]] names transport {name:?}: it gets nothing to send"));
+    let relayed = streams::relayed(root);
+    let is_named = |name: &str| relayed.contains(&name) || routes.iter().any(|route| route.transport == name);
+    for name in names.iter().filter(|name| !is_named(name)) {
+        warnings.push(format!("no [[route]] and no [relay.NAME] names transport {name:?}: it gets nothing to send"));
     }
     (transports, Routes(routes))
 }

@@ -15,8 +15,8 @@ use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
 use waybill_engine::{
-    Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, Supervisor, SystemClock, bounded_kv,
-    bounded_transact,
+    Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, StreamsConfig, Supervisor, SystemClock,
+    bounded_kv, bounded_transact,
 };
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
@@ -29,7 +29,7 @@ use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
 use super::inbound::Inbound;
 use crate::compile::{compiler, open_with_or_without};
-use crate::config::{Config, OnDead, StoreKind, TlsSettings, cache_folder};
+use crate::config::{Config, OnDead, StoreKind, TlsSettings, broker_of, cache_folder};
 use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
@@ -210,8 +210,19 @@ pub async fn engine(
         SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
     let supervisor = Arc::clone(supervisor);
     let Inbound { inbox, direct, .. } = inbound;
-    let settings =
-        EngineConfig { sagas, inbound: inbox, direct, supervisor, ..engine_config(config, store, transports, policy) };
+    let settings = engine_config(config, store, transports, policy);
+    let incarnation = store.incarnation().await.map_err(|error| CliError::Host {
+        code: error.code(),
+        what: error.to_string(),
+        exit: Exit::Failed,
+    })?;
+    let streams = StreamsConfig {
+        store: Some(Arc::clone(store) as _),
+        incarnation,
+        brokers: config.transports.iter().map(|transport| (transport.name.clone(), broker_of(transport))).collect(),
+        ..settings.streams.clone()
+    };
+    let settings = EngineConfig { sagas, inbound: inbox, direct, streams, supervisor, ..settings };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 
@@ -284,6 +295,7 @@ pub fn engine_config(
         transports,
         endpoints: config.transports.clone(),
         idempotency: config.idempotency,
+        streams: StreamsConfig { settings: Arc::new(config.streams.clone()), ..StreamsConfig::default() },
         ..EngineConfig::new(format!("{}-{}", host_name(), std::process::id()))
     }
 }

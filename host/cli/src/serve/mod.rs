@@ -138,8 +138,10 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         approvals,
         idempotency: engine.idempotency(),
         inbound: engine.inbound(),
+        streams: engine.streams(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(Arc::new(plugins), Arc::clone(&trail)))),
+        cors_origins: config.server.cors_origins.clone(),
         auth,
         encryption,
         limits: limits(&config.server),
@@ -274,7 +276,8 @@ fn record(token: &AuthToken) -> Result<TokenRecord, CliError> {
         }
     };
     let sha256 = token.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(TokenRecord { name: token.name.clone(), sha256, tenants, roles: token.roles.clone() })
+    let (roles, streams) = (token.roles.clone(), token.streams.clone());
+    Ok(TokenRecord { name: token.name.clone(), sha256, tenants, roles, streams })
 }
 
 fn limits(settings: &ServerSettings) -> Limits {

@@ -45,7 +45,7 @@ impl Case {
             flags: self.flags.clone(),
             data: Some("/var/lib/waybill-test".into()),
             cache: None,
-            bundled: vec!["backoff-fibonacci", "http", "noop", "nats-source", "postgres"],
+            bundled: vec!["backoff-fibonacci", "http", "noop", "nats-source", "postgres", "nats"],
         })
     }
     /// The text of the error, with the folder taken out.
@@ -90,7 +90,7 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[dead]\nkeep = \"60d\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "set inbox.dedup_window to"),
         ("[inbox]\nack_wait = \"7d\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "dedup_window"),
         ("[idempo]\nttl_ms = 1\n[tx.idempo]\nttl_ms = 2\n", "CONFIG.DUPLICATE", "waybill.toml:3:5", "[tx.idempo]"),
-        ("[events]\nlive_buffer_size = 1\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "event streams"),
+        ("[otel]\nendpoint = \"x\"\n", "CONFIG.NOT_BUILT", "waybill.toml:1:2", "OpenTelemetry"),
         ("[outbox]\nbatch = \"many\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:9", "an integer from 1 to 10000"),
         ("[outbox]\nbatch = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "1 to 10000"),
         ("[outbox]\nbatch = -3\n", "CONFIG.BAD_VALUE", "waybill.toml:2:9", "-3"),
@@ -259,10 +259,8 @@ fn a_secret_is_never_in_an_error() {
 
 #[test]
 fn everything_that_is_wrong_is_told_at_once() {
-    let error = refused(
-        "[outbox]\nbach = 5\nmax_attempts = 0\n[events]\n[[route]]\nmatch = \"bus:**\"\ntransport = \"gone\"\n",
-    );
-    for code in ["CONFIG.UNKNOWN_KEY", "CONFIG.BAD_VALUE", "CONFIG.NOT_BUILT", "CONFIG.UNKNOWN_TRANSPORT"] {
+    let error = refused("[outbox]\nbach = 5\nmax_attempts = 0\n[[route]]\nmatch = \"bus:**\"\ntransport = \"gone\"\n");
+    for code in ["CONFIG.UNKNOWN_KEY", "CONFIG.BAD_VALUE", "CONFIG.UNKNOWN_TRANSPORT"] {
         assert!(error.contains(code), "{error}");
     }
 }

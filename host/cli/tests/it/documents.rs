@@ -50,7 +50,7 @@ fn the_configuration_page_has_every_key_with_its_default_and_no_other() {
     let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for info in catalogue() {
         let heading = match info.section.as_str() {
-            "route" | "tenant" | "auth.token" => format!("[[{}]]", info.section),
+            "route" | "stream" | "tenant" | "auth.token" => format!("[[{}]]", info.section),
             section => format!("[{section}]"),
         };
         let rows = rows(&text, &heading);
@@ -78,7 +78,7 @@ fn the_examples_of_the_pages_are_right() {
     let text = document("configuration.md");
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("token"), TOKEN).unwrap();
-    let text = format!("{text}{}", document("inbox.md"));
+    let text = format!("{text}{}{}", document("inbox.md"), document("streams.md"));
     let mut examples = 0;
     for block in text.split("```toml").skip(1) {
         let toml = block.split("```").next().unwrap().replace("/run/secrets/shop-token", "token");
@@ -95,7 +95,7 @@ fn the_examples_of_the_pages_are_right() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 5);
+    assert_eq!(examples, 7);
 }
 
 /// What a setting is when `name = value` stands in `place`.

@@ -10,6 +10,7 @@ mod documents;
 #[cfg(unix)]
 mod exposure;
 mod fake_inbound;
+mod fake_streams;
 mod help;
 mod host;
 mod inbound;
@@ -20,6 +21,8 @@ mod sagas;
 mod sending;
 #[cfg(unix)]
 mod serve;
+mod streams;
+mod streams_configuration;
 mod support;
 #[cfg(unix)]
 mod tenants;

@@ -11,6 +11,8 @@ codes! {
         "Send `authorization: Bearer <token>`; see [[auth.token]] in the configuration.");
     AUTH_ROLE = "AUTH.ROLE" => answered(403, "The token's roles don't allow this",
         "Use a token with the role that `detail` names.");
+    AUTH_STREAM = "AUTH.STREAM" => answered(403, "The token isn't for this stream",
+        "Name a stream that a role of the token matches, or give it `append:PATTERN` or `read:PATTERN`.");
     AUTH_TABLE = "AUTH.TABLE" => answered(403, "The statement touches Waybill's own tables",
         "Use the API for messages, and tables of your own.");
     AUTH_TENANT = "AUTH.TENANT" => answered(403, "The token isn't for this tenant",
@@ -45,8 +47,6 @@ codes! {
         "Try again after `retry_after_ms`; /readyz tells what is missing.");
     SCHEMA_JSON = "SCHEMA.JSON" => answered(400, "The body isn't JSON",
         "Correct the text at the line and column given.");
-    SCHEMA_UNSUPPORTED = "SCHEMA.UNSUPPORTED" => answered(400, "This part of the request isn't supported",
-        "Leave out what `path` names.");
     SCHEMA_VALIDATION_FAILED = "SCHEMA.VALIDATION_FAILED" => answered(400, "The request isn't usable",
         "Correct what `path` and `detail` name; /openapi.json has the shapes.");
     UNKNOWN_INTERNAL = "UNKNOWN.INTERNAL" => retryable(500, "Something went wrong in the host",

@@ -12,6 +12,7 @@
 //! | `plugin.rs` | `PLUGIN`, `SOURCE` |
 //! | `saga.rs` | `SAGA` |
 //! | `storage.rs` | `STORAGE`, `TX` |
+//! | `stream.rs` | `EVENT`, `RELAY`, `STREAM`, `SCHEMA.VERSION` |
 
 use std::fmt;
 
@@ -54,6 +55,7 @@ mod outbox;
 mod plugin;
 mod saga;
 mod storage;
+mod stream;
 
 /// A stable error code.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,8 +88,16 @@ impl Answer {
 
 impl Code {
     pub fn all() -> impl Iterator<Item = Self> {
-        let families =
-            [api::CODES, command::CODES, inbox::CODES, outbox::CODES, plugin::CODES, saga::CODES, storage::CODES];
+        let families = [
+            api::CODES,
+            command::CODES,
+            inbox::CODES,
+            outbox::CODES,
+            plugin::CODES,
+            saga::CODES,
+            storage::CODES,
+            stream::CODES,
+        ];
         families.into_iter().flatten().copied()
     }
 
@@ -160,8 +170,16 @@ mod tests {
 
     #[test]
     fn codes_are_unique_sorted_and_well_formed() {
-        let families =
-            [api::CODES, command::CODES, inbox::CODES, outbox::CODES, plugin::CODES, saga::CODES, storage::CODES];
+        let families = [
+            api::CODES,
+            command::CODES,
+            inbox::CODES,
+            outbox::CODES,
+            plugin::CODES,
+            saga::CODES,
+            storage::CODES,
+            stream::CODES,
+        ];
         for family in families {
             assert!(family.is_sorted_by_key(|code| code.as_str()), "{family:?} isn't in order");
         }

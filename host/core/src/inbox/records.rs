@@ -16,6 +16,7 @@ use crate::port::saga::StepReply;
 use crate::port::transact::DoorGroup;
 use crate::saga::id::SagaKey;
 use crate::saga::json::Json;
+use crate::streams::records::DoorAppend;
 use crate::time::UnixMillis;
 
 /// `inbox_shard:n`: who writes the inbox of a shard, and what has to be known at once by who takes it over.
@@ -260,6 +261,8 @@ pub struct InboxCommit {
     /// Messages for the outbox, by shard: for the doorstep, without a look whether their ids are there.
     pub messages: Vec<DoorGroup>,
     pub sagas: Vec<SagaDoorGroup>,
+    /// Events for the doorsteps of streams, in order.
+    pub events: Vec<DoorAppend>,
 }
 
 /// What a new owner finds besides the record.

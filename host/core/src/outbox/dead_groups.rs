@@ -10,6 +10,7 @@ use crate::outbox::records::DeadLetter;
 use crate::port::dead::DeadKind;
 use crate::port::query::DeadGroup;
 use crate::saga::records::SagaDead;
+use crate::streams::dead::StoredDead;
 
 /// Most groups kept apart; what comes past it is counted per tenant and code under the signature `…`, so that errors
 /// with a text of their own each can't fill the memory.
@@ -71,6 +72,20 @@ impl DeadGroups {
             at: dead.died_at.0,
         };
         self.count(&one, || dead.message.subject.clone());
+    }
+
+    /// Counts an event of a stream that couldn't be numbered or relayed.
+    pub fn add_event(&mut self, stored: &StoredDead) {
+        let (place, stream, why) = (stored.place.to_string(), stored.stream(), stored.why());
+        let one = One {
+            tenant: stream.tenant.as_str(),
+            code: &why.code,
+            reason: &why.reason,
+            kind: DeadKind::Event,
+            id: &place,
+            at: stored.died_at.0,
+        };
+        self.count(&one, || stream.name.to_string());
     }
 
     /// Takes groups that were counted elsewhere, of a kind that isn't counted here.

@@ -17,6 +17,7 @@ use crate::outbox::records::DeadLetter;
 use crate::port::dead::DeadKind;
 use crate::port::service::MessageState;
 use crate::saga::records::SagaDead;
+use crate::streams::dead::StoredDead;
 use crate::time::UnixMillis;
 
 /// A filter that can't be read.
@@ -32,9 +33,9 @@ pub struct FilterError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub tenant: Option<Glob>,
-    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`, that of a received message its subject.
+    /// `topic=`; that of a stuck saga is `saga:<definition>/<step>`, that of a received message its subject, that of an event its stream.
     pub topic: Option<Glob>,
-    /// `key=`; not of stuck sagas.
+    /// `key=`; not of stuck sagas and events.
     pub key: Option<Glob>,
     pub id: Option<Glob>,
     /// `code=`; dead letters and parked messages only.
@@ -42,7 +43,7 @@ pub struct Filter {
     /// `error=`: matches the error signature; dead letters only.
     pub error: Option<Glob>,
     pub state: Option<Glob>,
-    /// `kind=`: `message`, `saga` (stuck sagas) or `inbox` (received messages).
+    /// `kind=`: `message`, `saga` (stuck sagas), `inbox` (received messages) or `event` (events of streams).
     pub kind: Option<Glob>,
     /// Stuck sagas are left out, whatever it says of kinds: of acts that aren't for them.
     pub without_sagas: bool,
@@ -56,7 +57,9 @@ pub struct Filter {
     pub source: Option<Glob>,
     /// `context=`; received messages only.
     pub context: Option<Glob>,
-    /// `correlation_id=` and the like; not of stuck sagas, and of no message that hasn't the text.
+    /// `relay=`; events of streams only.
+    pub relay: Option<Glob>,
+    /// `correlation_id=` and the like; not of stuck sagas and events, and of no message that hasn't the text.
     pub annotations: Vec<(Annotation, Glob)>,
     /// Older than this instant (`age>1h`, or `before=`).
     pub before: Option<UnixMillis>,
@@ -67,7 +70,7 @@ pub struct Filter {
 macro_rules! fields {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         concat!(
-            "tenant, topic, key, id, code, error, state, kind, definition, step, consumer, source, context, ",
+            "tenant, topic, key, id, code, error, state, kind, definition, step, consumer, source, context, relay, ",
             $(stringify!($name), ", ",)*
             "age (with > or <, e.g. age>1h); all but age with = and * as a wildcard"
         )
@@ -124,6 +127,7 @@ impl Filter {
                 "consumer" | "consumer_name" => &mut filter.consumer,
                 "source" => &mut filter.source,
                 "context" => &mut filter.context,
+                "relay" => &mut filter.relay,
                 _ => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
             };
             let is_state = field == "state" || field == "status";
@@ -137,7 +141,7 @@ impl Filter {
                 return Err(refuse(format!("there is no such state; write one of {}", states.join(", "))));
             }
             if field == "kind" && !DeadKind::ALL.iter().any(|kind| glob.matches(kind.word())) {
-                return Err(refuse("there is no such kind; write message, saga or inbox".into()));
+                return Err(refuse("there is no such kind; write message, saga, inbox or event".into()));
             }
             *slot = Some(glob);
         }
@@ -148,10 +152,13 @@ impl Filter {
     pub fn may_take(&self, kind: DeadKind) -> bool {
         let of_sagas = self.definition.is_some() || self.step.is_some();
         let of_inbox = self.consumer.is_some() || self.source.is_some() || self.context.is_some();
+        let of_events = self.relay.is_some();
+        let has_no_texts = self.key.is_none() && self.annotations.is_empty();
         let is_open = match kind {
-            DeadKind::Message => !of_sagas && !of_inbox,
-            DeadKind::Saga => !of_inbox && self.key.is_none() && self.annotations.is_empty() && !self.without_sagas,
-            DeadKind::Inbox => !of_sagas,
+            DeadKind::Message => !of_sagas && !of_inbox && !of_events,
+            DeadKind::Saga => !of_inbox && !of_events && has_no_texts && !self.without_sagas,
+            DeadKind::Inbox => !of_sagas && !of_events,
+            DeadKind::Event => !of_sagas && !of_inbox && has_no_texts,
         };
         is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
@@ -231,6 +238,22 @@ impl Filter {
             && holds(&self.state, dead.state.word())
             && self.before.is_none_or(|before| dead.died_at < before)
             && self.after.is_none_or(|after| dead.died_at > after)
+    }
+
+    /// Whether an event matches that couldn't be numbered or relayed: its topic is its stream, its id is its place.
+    pub fn takes_dead_event(&self, stored: &StoredDead) -> bool {
+        let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        let (stream, why) = (stored.stream(), stored.why());
+        holds(&self.tenant, stream.tenant.as_str())
+            && self.may_take(DeadKind::Event)
+            && holds(&self.topic, stream.name.as_str())
+            && holds(&self.id, &stored.place.to_string())
+            && self.relay.as_ref().is_none_or(|glob| stored.relay().is_some_and(|relay| glob.matches(relay.as_str())))
+            && holds(&self.code, &why.code)
+            && self.error.as_ref().is_none_or(|glob| glob.matches(&signature(&why.reason)))
+            && holds(&self.state, stored.state.word())
+            && self.before.is_none_or(|before| stored.died_at < before)
+            && self.after.is_none_or(|after| stored.died_at > after)
     }
 }
 
@@ -345,10 +368,12 @@ mod tests {
 
     use super::*;
     use crate::annotations::Annotations;
-    use crate::ids::{ConsumerName, InboundId, Seq, SourceName, Tenant};
+    use crate::ids::{ConsumerName, InboundId, RelayName, Seq, SourceName, Tenant};
     use crate::inbox::message::InboundMessage;
     use crate::new_message::NewMessage;
     use crate::outbox::records::DeadState;
+    use crate::streams::dead::StreamDeadPlace;
+    use crate::streams::records::{Refusal, StreamDead};
 
     #[test]
     fn conditions_are_read_and_wildcards_match() {
@@ -429,6 +454,32 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_was_refused_is_found_by_its_stream_its_relay_and_its_place() {
+        let stored = StoredDead {
+            place: StreamDeadPlace { shard: ShardId(3), beat: 17, number: 0 },
+            dead: StreamDead::Relay {
+                relay: RelayName::new("bus").unwrap(),
+                stream: crate::streams::fixtures::stream("task.1"),
+                seq: 4,
+                packed: Bytes::new(),
+                why: Refusal { code: "HTTP.422".into(), reason: "no such task".into() },
+            },
+            state: DeadState::Dead,
+            died_at: UnixMillis(9),
+        };
+        for (text, wanted) in [
+            ("topic=task.* relay=bus code=HTTP.*", true),
+            ("kind=event id=event-3-17-0 state=dead", true),
+            ("relay=other", false),
+            ("kind=inbox", false),
+            ("age>1h", false),
+        ] {
+            let filter = Filter::parse(text, UnixMillis(10)).unwrap();
+            assert_eq!(filter.takes_dead_event(&stored), wanted, "{text}");
+        }
+    }
+
+    #[test]
     fn confined_to_a_tenant_it_takes_that_one_whatever_its_name_is() {
         let mut filter = Filter::default();
         assert!(filter.confine("a*"));
@@ -451,19 +502,21 @@ mod tests {
             DeadKind::ALL.map(|kind| filter.may_take(kind))
         };
         for (text, wanted) in [
-            ("tenant=acme code=HTTP.* age>1h", [true, true, true]),
-            ("kind=saga", [false, true, false]),
-            ("kind=message", [true, false, false]),
-            ("kind=outbox", [true, false, false]),
-            ("kind=inbox", [false, false, true]),
-            ("kind=*", [true, true, true]),
-            ("definition=order", [false, true, false]),
-            ("step=charge", [false, true, false]),
-            ("consumer=ship", [false, false, true]),
-            ("source=shop context=sales", [false, false, true]),
-            ("key=17", [true, false, true]),
-            ("correlation_id=c-*", [true, false, true]),
-            ("key=17 kind=saga", [false, false, false]),
+            ("tenant=acme code=HTTP.* age>1h", [true, true, true, true]),
+            ("kind=saga", [false, true, false, false]),
+            ("kind=message", [true, false, false, false]),
+            ("kind=outbox", [true, false, false, false]),
+            ("kind=inbox", [false, false, true, false]),
+            ("kind=event", [false, false, false, true]),
+            ("relay=bus", [false, false, false, true]),
+            ("kind=*", [true, true, true, true]),
+            ("definition=order", [false, true, false, false]),
+            ("step=charge", [false, true, false, false]),
+            ("consumer=ship", [false, false, true, false]),
+            ("source=shop context=sales", [false, false, true, false]),
+            ("key=17", [true, false, true, false]),
+            ("correlation_id=c-*", [true, false, true, false]),
+            ("key=17 kind=saga", [false, false, false, false]),
         ] {
             assert_eq!(may(text), wanted, "{text}");
         }

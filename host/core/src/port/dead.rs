@@ -1,5 +1,5 @@
-//! Which dead letter is meant: a message that can't be delivered, a saga whose compensation is stuck, or a received message that
-//! can't be handled.
+//! Which dead letter is meant: a message that can't be delivered, a saga whose compensation is stuck, a received message that can't be
+//! handled, or an event of a stream that can't be numbered or relayed.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,6 +9,10 @@ use crate::ids::Tenant;
 /// Why a stuck saga can't be edited, and what can be done.
 pub const NOTHING_TO_EDIT: &str =
     "it is a stuck saga and has no payload to edit: replay it, skip its step, or end it with accept";
+
+/// Why an event of a stream can't be edited, and what can be done.
+pub const EVENTS_STAY: &str =
+    "it is an event of a stream, which stays as it was appended: replay it, or append another one and purge it";
 
 /// Kind of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -21,10 +25,12 @@ pub enum DeadKind {
     Saga,
     /// A received message that couldn't be handled.
     Inbox,
+    /// An event of a stream that a relay's broker refused, or that couldn't be numbered.
+    Event,
 }
 
 impl DeadKind {
-    pub const ALL: [Self; 3] = [Self::Message, Self::Saga, Self::Inbox];
+    pub const ALL: [Self; 4] = [Self::Message, Self::Saga, Self::Inbox, Self::Event];
 
     /// In a word, as in filters and JSON.
     pub const fn word(self) -> &'static str {
@@ -32,6 +38,7 @@ impl DeadKind {
             Self::Message => "message",
             Self::Saga => "saga",
             Self::Inbox => "inbox",
+            Self::Event => "event",
         }
     }
 }
@@ -40,7 +47,8 @@ impl DeadKind {
 pub struct DeadId {
     pub tenant: Tenant,
     /// Id of the message, or of the saga (of its root or of a sub-saga). Of a received message its place
-    /// ([`crate::inbox::place::InboxPlace`]), which is unique, or its sender's id, which has to be one only.
+    /// ([`crate::inbox::place::InboxPlace`]), which is unique, or its sender's id, which has to be one only. Of an event its place
+    /// ([`crate::streams::dead::StreamDeadPlace`]).
     pub id: String,
     /// Of which kind; none = whichever there is, which has to be one only.
     pub kind: Option<DeadKind>,

@@ -12,6 +12,7 @@ use crate::message::Headers;
 use crate::new_message::NewMessage;
 use crate::port::saga::ReplyFailure;
 use crate::saga::json::Json;
+use crate::streams::wire::LeftEvent;
 
 /// One call of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +59,7 @@ pub struct LeftSignal {
 pub struct LeftBehind {
     pub messages: Vec<NewMessage>,
     pub signals: Vec<LeftSignal>,
+    pub events: Vec<LeftEvent>,
 }
 
 /// Reads bodies in the forms of the API. Errors say what is wrong, for people.

@@ -27,6 +27,10 @@ pub enum Missing {
     Consumer,
     /// A source of messages.
     Source,
+    /// A stream that never had an event.
+    Stream,
+    /// What brings events of streams to a broker.
+    Relay,
 }
 
 impl Missing {
@@ -41,6 +45,8 @@ impl Missing {
             Self::Saga => Code::SAGA_NOT_FOUND,
             Self::InboxMessage | Self::Consumer => Code::INBOX_NOT_FOUND,
             Self::Source => Code::SOURCE_NOT_FOUND,
+            Self::Stream => Code::STREAM_NOT_FOUND,
+            Self::Relay => Code::RELAY_NOT_FOUND,
         }
     }
 }
@@ -63,6 +69,8 @@ impl fmt::Display for Missing {
             Self::InboxMessage => "received message",
             Self::Consumer => "consumer",
             Self::Source => "source",
+            Self::Stream => "stream",
+            Self::Relay => "relay",
         })
     }
 }

@@ -22,6 +22,7 @@ pub mod saga_store;
 pub mod service;
 pub mod source;
 pub mod store;
+pub mod stream_store;
 pub mod table;
 pub mod tasks;
 pub mod transact;

@@ -1,4 +1,6 @@
-//! Why requests to the outbox fail, and states of messages.
+//! Why requests to the outbox fail, and states of messages. What surfaces ask of event streams is in [`streams`].
+
+pub mod streams;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -13,6 +15,7 @@ use crate::port::provision::ProvisionError;
 use crate::port::saga::RetryMode;
 use crate::port::store::StoreError;
 use crate::saga::error::SagaError;
+use streams::StreamError;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -63,6 +66,9 @@ pub enum ServiceError {
     /// A stuck saga can't be put back.
     #[error(transparent)]
     Saga(#[from] SagaError),
+    /// A request about event streams can't be met.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// Somebody else has it.
     #[error("{what} {id:?} isn't this token's any more: it was finished, taken over, released, or its time is over")]
     LeaseLost { what: &'static str, id: String },
@@ -115,6 +121,7 @@ impl ServiceError {
             Self::State { .. } => Code::OUTBOX_STATE,
             Self::DeadKind { .. } => Code::DEAD_KIND,
             Self::Saga(error) => error.code(),
+            Self::Stream(error) => error.code(),
             Self::LeaseLost { .. } => Code::TX_LEASE_LOST,
             Self::Busy { .. } => Code::OUTBOX_BUSY,
             Self::NoProvisioning { .. } => Code::PLUGIN_NO_PROVISIONING,

@@ -15,6 +15,7 @@ use crate::outbox::records::{
     DeadLetter, DoorKey, DoorRow, HistoryChunk, HistoryKey, IdRecord, Malformed, Parked, Scheduled, Segment,
     ShardRecord,
 };
+use crate::streams::exact::ExactRefusal;
 use crate::time::UnixMillis;
 
 /// What went wrong in the store.
@@ -74,6 +75,9 @@ pub enum StoreError {
          nothing was committed: split it, or raise store.memtable"
     )]
     TooLarge,
+    /// Events that were to be appended at a number can't be; nothing was written.
+    #[error(transparent)]
+    Append(Box<ExactRefusal>),
     #[error("the store failed: {0}")]
     Other(String),
 }
@@ -92,6 +96,7 @@ impl StoreError {
             Self::Corrupt(_) => Code::STORAGE_CORRUPT,
             Self::WentBack { .. } => Code::STORAGE_WENT_BACK,
             Self::TooLarge => Code::STORAGE_TOO_LARGE,
+            Self::Append(refusal) => refusal.code(),
             Self::Other(_) => Code::UNKNOWN_INTERNAL,
         }
     }

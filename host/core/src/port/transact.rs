@@ -14,6 +14,7 @@ use crate::port::idempotency::Hold;
 use crate::port::saga::RetryMode;
 use crate::port::store::StoreError;
 use crate::saga::definition::sorted;
+use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
 
 /// One parameterised SurrealQL statement of a caller.
@@ -58,6 +59,10 @@ pub struct DoorGroup {
 pub struct Transacted {
     /// Result of each statement, in order, as JSON.
     pub results: Vec<serde_json::Value>,
+    /// Numbers of the events of each append, in order; none = its owner gives them.
+    pub seqs: Vec<Option<Vec<u64>>>,
+    /// All of its events were there under the same ids: it is a repeat, and nothing ran.
+    pub is_repeat: bool,
 }
 
 /// Makes the answer that an idempotency key is finished with from what a transaction answered.
@@ -181,17 +186,20 @@ pub struct AuditEvent {
 /// Writes of callers and operators.
 #[async_trait]
 pub trait TransactStore: Send + Sync + 'static {
-    /// Runs the statements and puts the messages on their doorsteps, all in one transaction that commits alone. Refuses statements of
+    /// Runs the statements, puts the messages on their doorsteps and appends the events, all in one transaction that commits alone. Refuses statements of
     /// other kinds and those that touch Waybill's own tables ([`StoreError::OwnTable`]) before anything runs. A failed statement fails
     /// all ([`StoreError::Statement`], with its number from 1). With `Conflict` nothing was applied.
     /// Messages with a caller's id that is taken fail it with [`StoreError::Exists`]; of one that comes with statements
     /// ([`Message::statements`]) also when it lies on the doorstep of its shard, or so much lies there that the store doesn't look
     /// through it: statements never run a second time with one id. With a conclusion it fails with
     /// [`StoreError::LeaseLost`] when the key isn't the caller's any more.
+    /// Events at an expected number fail it with [`StoreError::Append`] where the stream ends elsewhere. Where all of its events are there
+    /// under the same ids it is a repeat: nothing runs ([`crate::streams::joint::is_repeat`]).
     async fn transact(
         &self,
         statements: Vec<Statement>,
         messages: Vec<DoorGroup>,
+        events: JointAppends,
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError>;
     /// Writes an operation (new or progressed).

@@ -39,13 +39,13 @@ pub struct PatternError {
 
 /// Parts with wildcards, and whether more may follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Parts {
+pub(crate) struct Parts {
     parts: Vec<Glob>,
     rest: bool,
 }
 
 impl Parts {
-    fn parse(text: &str, separator: char) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str, separator: char) -> Result<Self, &'static str> {
         let mut parts: Vec<&str> = text.split(separator).collect();
         let rest = parts.last() == Some(&"**");
         if rest {
@@ -57,7 +57,7 @@ impl Parts {
         Ok(Self { parts: parts.into_iter().map(Glob::new).collect(), rest })
     }
 
-    fn matches<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
+    pub(crate) fn matches<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
         for part in &self.parts {
             match names.next() {
                 Some(name) if part.matches(name) => {}

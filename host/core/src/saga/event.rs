@@ -37,10 +37,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StepDirection {
-    /// Done.
     #[default]
     Execute,
-    /// Undone.
     Compensate,
 }
 

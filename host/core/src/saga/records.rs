@@ -11,6 +11,7 @@ use super::state::{SagaState, Tree};
 use crate::ids::ShardId;
 use crate::outbox::records::DeadState;
 use crate::port::inbox_store::SagaDoorKey;
+use crate::streams::records::DoorAppend;
 use crate::time::UnixMillis;
 
 /// `saga_shard:n`: who writes the sagas of a shard, and where its journal stands.
@@ -179,6 +180,8 @@ pub struct SagaCommit {
     pub writes: Vec<SagaWrite>,
     /// Messages for the outbox, in order, by shard.
     pub messages: Vec<crate::port::transact::DoorGroup>,
+    /// Events for the doorsteps of streams, in order.
+    pub events: Vec<DoorAppend>,
     /// What of the shard's `saga_door` came in with it: removed there, whether it is still there or not.
     pub door: Vec<SagaDoorKey>,
 }

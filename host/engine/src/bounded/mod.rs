@@ -9,6 +9,7 @@
 //! | `people` | reads for people, quarantine, writes from outside the owner, payload dedup, idempotency keys |
 //! | `sagas` | sagas |
 //! | `inbox` | the inbox |
+//! | `streams` | event streams |
 //! | `beside` | plugins' state, for parts beside the engine |
 
 mod beside;
@@ -16,6 +17,7 @@ mod inbox;
 mod owner;
 mod people;
 mod sagas;
+mod streams;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio::time::timeout;
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::StoreError;
+use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::TransactStore;
 
 use crate::config::Stores;
@@ -101,6 +104,11 @@ pub fn bounded_transact(store: Arc<dyn TransactStore>, limit: Duration) -> Arc<d
 
 /// The store of the inbox with `limit` on every call.
 pub(crate) fn bounded_inbox(store: Arc<dyn InboxStore>, limit: Duration) -> Arc<dyn InboxStore> {
+    Bounded::new(store, limit)
+}
+
+/// The store of event streams with `limit` on every call.
+pub(crate) fn bounded_streams(store: Arc<dyn StreamStore>, limit: Duration) -> Arc<dyn StreamStore> {
     Bounded::new(store, limit)
 }
 

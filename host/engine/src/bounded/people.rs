@@ -17,6 +17,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
 };
+use waybill_core::streams::joint::JointAppends;
 use waybill_core::time::UnixMillis;
 
 use super::{Bounded, STATEMENTS_TIMES_MAX, WALK_TIMES, within};
@@ -103,12 +104,13 @@ impl TransactStore for Bounded<dyn TransactStore> {
         &self,
         statements: Vec<Statement>,
         messages: Vec<DoorGroup>,
+        events: JointAppends,
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError> {
         // Each statement has a limit of its own, half of a call's.
         let statements_times = u32::try_from(statements.len() / 2).unwrap_or(STATEMENTS_TIMES_MAX);
         let times = statements_times.saturating_add(1).min(STATEMENTS_TIMES_MAX);
-        within!(self.transact(statements, messages, conclusion), times)
+        within!(self.transact(statements, messages, events, conclusion), times)
     }
     async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError> {
         within!(self.put_operation(operation))

@@ -61,6 +61,7 @@ pub(super) fn outgoing(
         // No shard owns a table, and a row has no place in a shard's order.
         lease_epoch: 0,
         seq: waybill_core::ids::Seq(0),
+        attributes: Vec::new(),
         message,
     };
     Ok(Outgoing { transport, entry: Arc::clone(entry), lane: lane_of(aggregate, limits.lanes), delivery })

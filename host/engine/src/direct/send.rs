@@ -1,31 +1,24 @@
 //! A wave of rows through the transports: one call for each transport and lane, or several where a call takes fewer.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::join_all;
-use parking_lot::Mutex;
-use tokio::time::timeout;
 use waybill_core::code::Code;
 use waybill_core::inbox::direct::{Place, RowFate, RowId, Scope, WorkerId};
 use waybill_core::message::Delivery;
-use waybill_core::outbox::decide::{Fate, Next, classify};
+use waybill_core::outbox::decide::{Next, classify};
 use waybill_core::outbox::owner::{TransportId, Verdict};
 use waybill_core::port::backoff::FailureKind;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink};
+use waybill_core::port::transport::Fault;
 use waybill_core::time::Monotonic;
 
 use super::row::{self, Outgoing};
 use super::table::PublishedTable;
 use super::worker::Rows;
 use crate::live::TransportEntry;
-
-/// A transport keeps its own time; one that is this much late has broken its contract, and its rows have no answer.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(1);
+use crate::transport_call;
 
 /// What a call told of a row.
 enum Answered {
@@ -113,40 +106,12 @@ fn calls(rows: Vec<(RowId, Outgoing)>, bytes_max: usize) -> Vec<Call> {
 impl Call {
     async fn run(self, table: &PublishedTable, left: Duration, after_max: Duration) -> Vec<(RowId, Answered)> {
         let Self { entry, lane, rows, places, batch } = self;
-        let count = rows.len();
-        let early = Arc::new(Early(Mutex::new(vec![None; count])));
-        let serving = entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport));
-        let _out = Out::begin(&entry, count as u64);
-        let time = entry.send_timeout.min(left);
-        let sent = serving.send_batch(lane, batch, time, Arc::clone(&early) as _);
-        let answer = timeout(time.saturating_add(GIVE_UP_AFTER), AssertUnwindSafe(sent).catch_unwind()).await;
-        let outcomes = match answer {
-            Ok(Ok(Ok(outcomes))) if outcomes.len() == count => Ok(outcomes),
-            Ok(Ok(Ok(outcomes))) => {
-                let reason = format!("it answered {} outcomes for {count} messages", outcomes.len());
-                Err(failed(ErrorKind::Contract, Code::PLUGIN_CONTRACT, reason))
-            }
-            Ok(Ok(Err(error))) => Err(error),
-            Ok(Err(_panic)) => {
-                crate::supervisor::count_failure("delivery");
-                Err(failed(ErrorKind::Internal, Code::UNKNOWN_INTERNAL, "the host failed while it sent".to_owned()))
-            }
-            Err(_late) => {
-                let reason = format!("the call was given up: it took far longer than its {time:?}");
-                Err(failed(ErrorKind::TimedOut, Code::PLUGIN_TIMEOUT, reason))
-            }
-        };
-        if let Err(error) = &outcomes {
+        let called = transport_call::call(&entry, lane, batch, entry.send_timeout.min(left)).await;
+        if let Some(error) = &called.error {
             tracing::warn!(transport = &*entry.name, source = %table.config.source, kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
         }
-        let early = std::mem::take(&mut *early.0.lock());
-        let late: Vec<Fate> = match outcomes {
-            Ok(outcomes) => outcomes.into_iter().map(Fate::Answered).collect(),
-            Err(error) => vec![Fate::CallFailed(error); count],
-        };
         let now = table.context.clock.now().wall;
-        let words = early.into_iter().zip(late).map(|(early, late)| early.map_or(late, Fate::Answered));
-        let told = words.zip(&places).map(|(word, place)| match classify(word, after_max, now) {
+        let told = called.fates.into_iter().zip(&places).map(|(word, place)| match classify(word, after_max, now) {
             Next::Verdict(Verdict::Ack(_)) => Answered::Fate(RowFate::Acknowledged),
             Next::Verdict(Verdict::Release { due }) => {
                 Answered::Fate(RowFate::Later(due.map_or(Duration::ZERO, |due| due.since(now))))
@@ -169,39 +134,5 @@ impl Call {
             }
         });
         rows.into_iter().zip(told).collect()
-    }
-}
-
-fn failed(kind: ErrorKind, code: Code, reason: String) -> CallError {
-    CallError { kind, fault: Fault::new(code, reason) }
-}
-
-/// Early results of a call; the first word counts.
-struct Early(Mutex<Vec<Option<Outcome>>>);
-
-impl OutcomeSink for Early {
-    fn settled(&self, index: usize, outcome: Outcome) {
-        if let Some(word) = self.0.lock().get_mut(index) {
-            word.get_or_insert(outcome);
-        }
-    }
-}
-
-/// Messages that are out: a removed transport is closed when there are none.
-struct Out<'a> {
-    entry: &'a TransportEntry,
-    count: u64,
-}
-
-impl<'a> Out<'a> {
-    fn begin(entry: &'a TransportEntry, count: u64) -> Self {
-        entry.state.in_flight.fetch_add(count, Ordering::Relaxed);
-        Self { entry, count }
-    }
-}
-
-impl Drop for Out<'_> {
-    fn drop(&mut self) {
-        self.entry.state.in_flight.fetch_sub(self.count, Ordering::Release);
     }
 }

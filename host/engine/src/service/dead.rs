@@ -1,8 +1,9 @@
-//! Dead letters: messages, stuck sagas, received messages.
+//! Dead letters: messages, stuck sagas, received messages, events of streams.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_api::dead_events::DeadEvent;
 use waybill_api::dead_inbox::DeadInbox;
 use waybill_api::dead_letters::{
     DeadGroupView, DeadLetterService, DeadLetterView, Replay, Replayed, ReplayedSaga, SagaLinks,
@@ -13,12 +14,13 @@ use waybill_core::ids::Tenant;
 use waybill_core::inbox::place::InboxPlace;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DeadLetter;
-use waybill_core::port::dead::{DeadId, DeadKind, NOTHING_TO_EDIT};
+use waybill_core::port::dead::{DeadId, DeadKind, EVENTS_STAY, NOTHING_TO_EDIT};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::{Counted, Found, Page};
 use waybill_core::port::saga::{Acted, ActedBy};
 use waybill_core::port::service::ServiceError;
 use waybill_core::saga::records::SagaDead;
+use waybill_core::streams::dead::StoredDead;
 
 use super::Outbox;
 use super::dead_list::Dead;
@@ -26,6 +28,7 @@ use super::messages::named;
 use crate::inbox::service::{DeadOf, Inbox};
 use crate::saga::service::Sagas;
 use crate::shard::OperatorCommand;
+use crate::streams::service::Streams;
 
 fn missing(id: &str) -> ServiceError {
     ServiceError::NotFound { what: Missing::DeadLetter, id: id.to_owned() }
@@ -52,6 +55,7 @@ impl DeadLetterService for Outbox {
             Dead::Message(dead) => self.view(&Found::Dead(dead)).into(),
             Dead::Saga(dead) => DeadLetterView::from(&*dead),
             Dead::Inbox(shard, dead) => DeadInbox::of(shard, &dead).into(),
+            Dead::Event(dead) => DeadEvent::of(&dead).into(),
         };
         Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
     }
@@ -81,6 +85,7 @@ impl DeadLetterService for Outbox {
             Ok(Dead::Inbox(shard, dead)) => {
                 Ok(DeadInbox::of(shard, &dead).with_payload(dead.message.payload.clone()).into())
             }
+            Ok(Dead::Event(dead)) => Ok(DeadEvent::of(&dead).with_event(&dead).into()),
             Err(ServiceError::State { .. }) => Err(missing(&dead.id)),
             Err(error) => Err(error),
         }
@@ -88,12 +93,16 @@ impl DeadLetterService for Outbox {
 
     async fn replay(&self, dead: &DeadId, how: Replay, actor: &str) -> Result<Replayed, ServiceError> {
         match self.find_dead(dead).await? {
-            Dead::Message(_) | Dead::Inbox(..) if how.mode.is_some() => {
+            Dead::Message(_) | Dead::Inbox(..) | Dead::Event(_) if how.mode.is_some() => {
                 Err(other_kind(&dead.id, "it is a message, and mode is for sagas: leave it out"))
             }
             Dead::Inbox(shard, letter) => {
                 let view = self.own_inbox()?.replay_audited((shard, letter), None, &how.reason, actor).await?;
                 Ok(Replayed::Inbox(Box::new(view)))
+            }
+            Dead::Event(letter) => {
+                self.own_streams()?.replay_audited(&letter, &how.reason, actor).await?;
+                Ok(Replayed::Event(Box::new(DeadEvent::of(&letter))))
             }
             Dead::Message(message) => {
                 let view = self.replay_message(&dead.tenant, &dead.id, &message, &how.reason, actor).await?;
@@ -124,6 +133,12 @@ impl DeadLetterService for Outbox {
                 }
                 return self.dead_letter(&named).await;
             }
+            Dead::Event(letter) => {
+                if !self.own_streams()?.quarantine_audited(&letter, note, actor).await? {
+                    return Err(missing(id));
+                }
+                return self.dead_letter(dead).await;
+            }
             Dead::Saga(saga) => {
                 if !self.own_sagas()?.quarantine_audited(&saga, note, actor).await? {
                     return Err(missing(id));
@@ -145,6 +160,7 @@ impl DeadLetterService for Outbox {
         let dead = match self.find_dead(dead).await? {
             Dead::Message(dead) => dead,
             Dead::Saga(_) => return Err(other_kind(id, NOTHING_TO_EDIT)),
+            Dead::Event(_) => return Err(other_kind(id, EVENTS_STAY)),
             Dead::Inbox(shard, letter) => {
                 let inbox = self.own_inbox()?;
                 let message = Arc::new(inbox.edited(&letter, edited)?);
@@ -170,6 +186,10 @@ impl DeadLetterService for Outbox {
 impl Outbox {
     /// One by its id. An id that names one of each kind is refused: nobody acts on the wrong one.
     async fn find_dead(&self, dead: &DeadId) -> Result<Dead, ServiceError> {
+        // Of another kind an id may look like a place.
+        if let Some(letter) = self.dead_event(dead).await? {
+            return Ok(Dead::Event(letter));
+        }
         let saga = if dead.takes(DeadKind::Saga) { self.stuck_saga(&dead.tenant, &dead.id).await? } else { None };
         let found = if dead.takes(DeadKind::Message) { self.find(&dead.tenant, &dead.id).await? } else { None };
         let received = self.dead_received(dead).await?;
@@ -206,6 +226,18 @@ impl Outbox {
             Some(inbox) if dead.takes(DeadKind::Inbox) => Ok(inbox.dead_letters_named(&dead.tenant, &dead.id).await?),
             _ => Ok(Vec::new()),
         }
+    }
+
+    async fn dead_event(&self, dead: &DeadId) -> Result<Option<Arc<StoredDead>>, ServiceError> {
+        let found = match &self.streams {
+            Some(streams) if dead.takes(DeadKind::Event) => streams.dead_letter(&dead.id).await?,
+            _ => None,
+        };
+        Ok(found.filter(|letter| letter.stream().tenant == dead.tenant))
+    }
+
+    fn own_streams(&self) -> Result<&Arc<Streams>, ServiceError> {
+        self.streams.as_ref().ok_or_else(|| ServiceError::Unavailable("it has no event streams".to_owned()))
     }
 
     fn own_inbox(&self) -> Result<&Arc<Inbox>, ServiceError> {

@@ -1,5 +1,5 @@
-//! Dead letters of all kinds as one list: messages first, then stuck sagas, then received messages. The cursor says in which part
-//! it is.
+//! Dead letters of all kinds as one list: messages first, then stuck sagas, then received messages, then events of streams. The cursor
+//! says in which part it is.
 
 use std::sync::Arc;
 
@@ -14,24 +14,29 @@ use waybill_core::port::dead::DeadKind;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::service::ServiceError;
 use waybill_core::saga::records::SagaDead;
+use waybill_core::streams::dead::StoredDead;
 use waybill_core::time::UnixMillis;
 
 use super::Outbox;
 use crate::inbox::service::Inbox;
 use crate::saga::service::Sagas;
+use crate::streams::service::Streams;
 
 /// Begins a cursor in the part of the sagas; what follows is where that is read on, nothing = from its beginning.
 const SAGAS: &str = "saga:";
 /// The same of received messages.
 const INBOX: &str = "inbox:";
-/// Pages of received messages read for one page of the list: a filter may take few of many.
-const INBOX_PAGES_MAX: usize = 20;
+/// The same of events of streams.
+const EVENTS: &str = "event:";
+/// Pages of received messages, or of events, read for one page of the list: a filter may take few of many.
+const PAGES_MAX: usize = 20;
 
 /// A dead letter of any kind as stored.
 pub(super) enum Dead {
     Message(Arc<DeadLetter>),
     Saga(Arc<SagaDead>),
     Inbox(ShardId, Arc<InboxDead>),
+    Event(Arc<StoredDead>),
 }
 
 impl Dead {
@@ -40,6 +45,7 @@ impl Dead {
             Self::Message(dead) => dead.died_at,
             Self::Saga(dead) => dead.died_at,
             Self::Inbox(_, dead) => dead.died_at,
+            Self::Event(dead) => dead.died_at,
         }
     }
 
@@ -48,6 +54,7 @@ impl Dead {
             Self::Message(dead) => &dead.state,
             Self::Saga(dead) => &dead.state,
             Self::Inbox(_, dead) => &dead.state,
+            Self::Event(dead) => &dead.state,
         }
     }
 }
@@ -63,6 +70,11 @@ impl Outbox {
         self.inbox.as_ref().filter(|_| filter.may_take(DeadKind::Inbox))
     }
 
+    /// The streams, if an event of one could match.
+    fn streams_for(&self, filter: &Filter) -> Option<&Arc<Streams>> {
+        self.streams.as_ref().filter(|_| filter.may_take(DeadKind::Event))
+    }
+
     /// A page of what matches. `latest`: the latest messages first, as people look at them; else in the order in which each key's
     /// messages have to be sent again.
     pub(super) async fn dead_page(
@@ -75,7 +87,9 @@ impl Outbox {
         let mut page: Page<Dead> = Page { items: Vec::new(), next_cursor: None };
         let of_sagas = cursor.and_then(|cursor| cursor.strip_prefix(SAGAS));
         let of_inbox = cursor.and_then(|cursor| cursor.strip_prefix(INBOX));
-        if of_sagas.is_none() && of_inbox.is_none() && filter.may_take(DeadKind::Message) {
+        let of_events = cursor.and_then(|cursor| cursor.strip_prefix(EVENTS));
+        let is_later = of_inbox.is_some() || of_events.is_some();
+        if of_sagas.is_none() && !is_later && filter.may_take(DeadKind::Message) {
             let query = &self.context.stores.query;
             let found = match latest {
                 true => query.latest_dead(filter, cursor, limit).await?,
@@ -86,10 +100,13 @@ impl Outbox {
                 return Ok(Page { next_cursor: found.next_cursor, ..page });
             }
         }
-        if of_inbox.is_none() && self.add_sagas(filter, of_sagas, limit, &mut page).await? {
+        if !is_later && self.add_sagas(filter, of_sagas, limit, &mut page).await? {
             return Ok(page);
         }
-        self.add_inbox(filter, of_inbox, limit, &mut page).await?;
+        if of_events.is_none() && self.add_inbox(filter, of_inbox, limit, &mut page).await? {
+            return Ok(page);
+        }
+        self.add_events(filter, of_events, limit, &mut page).await?;
         Ok(page)
     }
 
@@ -114,27 +131,58 @@ impl Outbox {
         Ok(page.next_cursor.is_some())
     }
 
-    /// Fills a page up with received messages.
+    /// Fills a page up with received messages. True = the list goes on among them.
     async fn add_inbox(
         &self,
         filter: &Filter,
         from: Option<&str>,
         limit: usize,
         page: &mut Page<Dead>,
-    ) -> Result<(), ServiceError> {
-        let Some(inbox) = self.inbox_for(filter) else { return Ok(()) };
+    ) -> Result<bool, ServiceError> {
+        let Some(inbox) = self.inbox_for(filter) else { return Ok(false) };
         let mut from = from.filter(|from| !from.is_empty()).map(str::to_owned);
-        for _ in 0..INBOX_PAGES_MAX {
+        for _ in 0..PAGES_MAX {
             let room = limit.saturating_sub(page.items.len());
             let found = inbox.dead_page(filter, from.as_deref(), room.max(1)).await?;
             if room == 0 {
                 let is_more = !found.items.is_empty() || found.next_cursor.is_some();
                 page.next_cursor = is_more.then(|| format!("{INBOX}{}", from.unwrap_or_default()));
-                return Ok(());
+                return Ok(is_more);
             }
             page.items.extend(found.items.into_iter().map(|(shard, dead)| Dead::Inbox(shard, dead)));
             from = found.next_cursor;
             page.next_cursor = from.as_ref().map(|next| format!("{INBOX}{next}"));
+            if from.is_none() {
+                return Ok(false);
+            }
+            if page.items.len() >= limit {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fills a page up with events of streams.
+    async fn add_events(
+        &self,
+        filter: &Filter,
+        from: Option<&str>,
+        limit: usize,
+        page: &mut Page<Dead>,
+    ) -> Result<(), ServiceError> {
+        let Some(streams) = self.streams_for(filter) else { return Ok(()) };
+        let mut from = from.filter(|from| !from.is_empty()).map(str::to_owned);
+        for _ in 0..PAGES_MAX {
+            let room = limit.saturating_sub(page.items.len());
+            let found = streams.dead_page(filter, from.as_deref(), room.max(1)).await?;
+            if room == 0 {
+                let is_more = !found.items.is_empty() || found.next_cursor.is_some();
+                page.next_cursor = is_more.then(|| format!("{EVENTS}{}", from.unwrap_or_default()));
+                return Ok(());
+            }
+            page.items.extend(found.items.into_iter().map(Dead::Event));
+            from = found.next_cursor;
+            page.next_cursor = from.as_ref().map(|next| format!("{EVENTS}{next}"));
             if from.is_none() || page.items.len() >= limit {
                 return Ok(());
             }
@@ -155,6 +203,9 @@ impl Outbox {
         if let Some(inbox) = self.inbox_for(filter) {
             inbox.each_dead(filter, DEAD_READS_MAX, |_, _| counted.value += 1).await?;
         }
+        if let Some(streams) = self.streams_for(filter) {
+            streams.each_dead(filter, DEAD_READS_MAX, |_| counted.value += 1).await?;
+        }
         Ok(counted)
     }
 
@@ -171,6 +222,9 @@ impl Outbox {
         }
         if let Some(inbox) = self.inbox_for(filter) {
             inbox.each_dead(filter, DEAD_READS_MAX, |shard, dead| groups.add_inbox(shard, dead)).await?;
+        }
+        if let Some(streams) = self.streams_for(filter) {
+            streams.each_dead(filter, DEAD_READS_MAX, |dead| groups.add_event(dead)).await?;
         }
         Ok(Counted { value: groups.finish().into_iter().map(DeadGroupView::from).collect(), since })
     }

@@ -1,4 +1,4 @@
-//! Messages in: directly through a shard's owner, or with business statements through the doorstep.
+//! Messages in: directly through a shard's owner, or with business statements and events through the doorstep.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use waybill_api::idempotency::{FinishWith, IdempotencyService};
-use waybill_api::messages::{EnqueueService, Enqueued, TransactionDone};
+use waybill_api::messages::{AppendedEvent, EnqueueService, Enqueued, TransactionDone};
 use waybill_core::error::InputError;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
@@ -14,8 +14,10 @@ use waybill_core::message::Message;
 use waybill_core::new_message::{Draft, NewMessage};
 use waybill_core::outbox::records::{IdOrigin, content_digest};
 use waybill_core::port::service::ServiceError;
+use waybill_core::port::service::streams::StreamError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
+use waybill_core::streams::joint::{JointEvent, SortedEvents};
 use waybill_core::topic::Topic;
 
 use super::doorsteps::{Known, Waiting};
@@ -43,7 +45,7 @@ impl EnqueueService for Outbox {
         let answers = match direct {
             Some(shard) => self.at_owner(shard, drafts, room, &shards).await?,
             // All or nothing over several shards: one transaction puts them on the doorsteps.
-            None => self.at_doors(Vec::new(), drafts, &shards, None).await?.0,
+            None => self.at_doors(Business::default(), drafts, &shards, None).await?.0,
         };
         self.count(&answers, &counted);
         Ok(enqueued(answers))
@@ -53,10 +55,18 @@ impl EnqueueService for Outbox {
         &self,
         statements: Vec<Statement>,
         messages: Vec<NewMessage>,
+        events: Vec<JointEvent>,
         finish: Option<FinishWith>,
     ) -> Result<TransactionDone, ServiceError> {
+        let (events, _events_room) = match &self.streams {
+            Some(streams) => streams.join(events)?,
+            None if events.is_empty() => Default::default(),
+            None => {
+                return Err(ServiceError::Unavailable("this host keeps no event streams: ask one that does".into()));
+            }
+        };
         let mut drafts = self.check(messages)?;
-        if let Some(digest) = statements_digest(&statements) {
+        if let Some(digest) = events.appends.digest(statements_digest(&statements)) {
             for draft in drafts.iter_mut().filter(|draft| !draft.needs_id) {
                 Arc::make_mut(&mut draft.message).statements = Some(Box::new(digest));
             }
@@ -66,9 +76,15 @@ impl EnqueueService for Outbox {
         let counted: Vec<(Tenant, Topic)> =
             drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
         let shards = self.shards_of(&drafts);
-        let (answers, transacted) = self.at_doors(statements, drafts, &shards, finish.as_ref()).await?;
+        let business = Business { statements, events: Arc::new(events) };
+        let events = Arc::clone(&business.events);
+        let (answers, transacted) = self.at_doors(business, drafts, &shards, finish.as_ref()).await?;
+        let answers = if transacted.is_repeat { Vec::new() } else { answers };
         self.count(&answers, &counted);
-        Ok(transaction_done(answers, transacted))
+        // Of a repeat that its messages show, the first has the events.
+        let is_known = !answers.is_empty() && answers.iter().all(|answer| answer.duplicate);
+        let none = SortedEvents::default();
+        Ok(transaction_done(answers, transacted, if is_known { &none } else { &events }))
     }
 }
 
@@ -131,15 +147,15 @@ impl Outbox {
     ) -> Result<Vec<EnqueuedOne>, ServiceError> {
         match shard.enqueue(drafts, room).await? {
             Taken::Here(answers) => Ok(answers),
-            Taken::Elsewhere(drafts, _room) => Ok(self.at_doors(Vec::new(), drafts, shards, None).await?.0),
+            Taken::Elsewhere(drafts, _room) => Ok(self.at_doors(Business::default(), drafts, shards, None).await?.0),
         }
     }
 
-    /// Puts messages on their doorsteps, with statements, in one transaction. A repeat of a message that is there already is left
+    /// Puts messages on their doorsteps, with statements and events, in one transaction. A repeat of a message that is there already is left
     /// out: one that was taken in, and with statements also one that lies on its doorstep.
     async fn at_doors(
         &self,
-        statements: Vec<Statement>,
+        business: Business,
         drafts: Vec<Draft>,
         shards: &[ShardId],
         finish: Option<&FinishWith>,
@@ -156,19 +172,20 @@ impl Outbox {
                 }
                 // All of it was there before: it is a repeat, and its statements ran with the first.
                 if let Some(finish) = finish {
-                    let done = transaction_done(answers.clone(), Transacted::default());
+                    let done = transaction_done(answers.clone(), Transacted::default(), &SortedEvents::default());
                     self.idempotency.finish(finish.hold.clone(), (finish.answer)(&done)).await?;
                 }
                 return Ok((answers, Transacted::default()));
             }
-            let conclusion = finish.map(|finish| self.conclusion(finish, &answers));
-            match self.commit(statements.clone(), groups, conclusion).await {
+            let conclusion = finish.map(|finish| self.conclusion(finish, &answers, &business.events));
+            match self.commit(business.clone(), groups, conclusion).await {
                 Ok(transacted) => return Ok((answers, transacted)),
                 Err(StoreError::LeaseLost(id)) => {
                     return Err(ServiceError::LeaseLost { what: "idempotency key", id });
                 }
+                Err(StoreError::Append(refusal)) => return Err(StreamError::Exact(*refusal).into()),
                 Err(error @ (StoreError::Conflict(_) | StoreError::Exists(_))) if tries < CONFLICT_TRIES => {
-                    if matches!(error, StoreError::Exists(_)) && !statements.is_empty() {
+                    if matches!(error, StoreError::Exists(_)) && !business.is_empty() {
                         // Looked for before the ids are: what is taken in between is found by these.
                         waiting = self.on_doorsteps(&drafts, shards).await?;
                     }
@@ -184,27 +201,33 @@ impl Outbox {
     }
 
     /// How a transaction with these answers finishes an idempotency key.
-    fn conclusion(&self, finish: &FinishWith, answers: &[EnqueuedOne]) -> Conclusion {
+    fn conclusion(&self, finish: &FinishWith, answers: &[EnqueuedOne], events: &Arc<SortedEvents>) -> Conclusion {
         let (settings, answers, answer) = (self.idempotency.settings(), answers.to_vec(), Arc::clone(&finish.answer));
-        let of_transacted =
-            move |done: &Transacted| answer(&transaction_done(answers.clone(), done.clone())).kept(&settings);
+        let events = Arc::clone(events);
+        let of_transacted = move |done: &Transacted| {
+            let answers = if done.is_repeat { Vec::new() } else { answers.clone() };
+            answer(&transaction_done(answers, done.clone(), &events)).kept(&settings)
+        };
         Conclusion { hold: finish.hold.clone(), answer: Arc::new(of_transacted), now: self.idempotency.now() }
     }
 
     /// In a task of its own: a caller who goes away may leave messages on the doorstep, and somebody has to wake the owners.
     async fn commit(
         &self,
-        statements: Vec<Statement>,
+        Business { statements, events }: Business,
         groups: Vec<DoorGroup>,
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError> {
+        let streams = self.streams.clone();
         let (context, shards) = (Arc::clone(&self.context), self.shards.clone());
         let idempotency = Arc::clone(&self.idempotency);
         let work = tokio::spawn(async move {
             let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.clone());
-            let result = context.stores.transact.transact(statements, groups, conclusion).await;
+            let appends = events.appends.clone();
+            let result = context.stores.transact.transact(statements, groups, appends, conclusion).await;
             // A statement may have left some too, through a function of the caller's own.
             super::wake_door(&context, &shards);
+            streams.iter().for_each(|streams| streams.joined(&events.appends));
             if let (Some(hold), Ok(_)) = (concluded, &result) {
                 idempotency.concluded(&hold).await;
             }
@@ -249,6 +272,19 @@ impl Outbox {
     }
 }
 
+/// What a transaction does beside putting messages.
+#[derive(Clone, Default)]
+struct Business {
+    statements: Vec<Statement>,
+    events: Arc<SortedEvents>,
+}
+
+impl Business {
+    fn is_empty(&self) -> bool {
+        self.statements.is_empty() && self.events.appends.is_empty()
+    }
+}
+
 /// A transaction's messages, sorted into those that are there and those that are new.
 struct Sorted {
     answers: Vec<EnqueuedOne>,
@@ -267,9 +303,11 @@ fn came_with(origin: IdOrigin, message: &Message) -> bool {
     }
 }
 
-fn transaction_done(answers: Vec<EnqueuedOne>, transacted: Transacted) -> TransactionDone {
+fn transaction_done(answers: Vec<EnqueuedOne>, transacted: Transacted, events: &SortedEvents) -> TransactionDone {
     let Enqueued { ids, duplicates } = enqueued(answers);
-    TransactionDone { ids, duplicates, results: transacted.results }
+    let seq = |(append, place): (usize, usize)| transacted.seqs.get(append)?.as_ref()?.get(place).copied();
+    let events = events.ids().map(|(id, place)| AppendedEvent { id: id.to_string(), seq: seq(place) }).collect();
+    TransactionDone { ids, duplicates, events, results: transacted.results }
 }
 
 fn enqueued(answers: Vec<EnqueuedOne>) -> Enqueued {

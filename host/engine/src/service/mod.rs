@@ -43,6 +43,7 @@ use crate::inbox::service::Inbox;
 use crate::janitor::HistoryFronts;
 use crate::saga::service::Sagas;
 use crate::shard::{Context, OperatorCommand, ShardHandle};
+use crate::streams::service::Streams;
 use operations::Operations;
 pub(crate) use status::HEALTH_TIMEOUT;
 pub(crate) use transports::provision_detail;
@@ -58,6 +59,8 @@ pub(crate) struct Outbox {
     pub sagas: Option<Arc<Sagas>>,
     /// What it can't handle is a dead letter. Told of in readiness with it.
     pub inbox: Option<Arc<Inbox>>,
+    /// Told of in readiness with it; transactions leave events on their doorsteps.
+    pub streams: Option<Arc<Streams>>,
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
     pub operations: Arc<Operations>,
@@ -91,6 +94,7 @@ fn wake_door(context: &Context, shards: &[ShardHandle]) {
 impl Outbox {
     pub fn wake_door(&self) {
         wake_door(&self.context, &self.shards);
+        self.streams.iter().for_each(|streams| streams.wake_doors());
     }
 
     fn now(&self) -> UnixMillis {

@@ -129,6 +129,7 @@ impl StatusService for Outbox {
         checks.push(check("outbox", status, detail));
         checks.extend(self.sagas.iter().map(|sagas| sagas.readiness()));
         checks.extend(self.inbox.iter().flat_map(|inbox| inbox.readiness()));
+        checks.extend(self.streams.iter().flat_map(|streams| streams.readiness()));
         let ill = self.context.supervisor.ill().into_iter();
         checks.extend(ill.map(|(task, detail)| check(&format!("task {task}"), CheckStatus::Warn, detail)));
         checks.push(check("durability", CheckStatus::Ok, self.context.config.durability.clone()));

@@ -258,6 +258,7 @@ impl Call {
             attempt: sending.attempt,
             lease_epoch: sending.epoch,
             seq: sending.seq,
+            attributes: Vec::new(),
         })
     }
 

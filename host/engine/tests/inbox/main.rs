@@ -11,6 +11,7 @@ mod flow;
 mod forward;
 mod hosts;
 mod ids;
+mod left_events;
 mod limits;
 mod lost;
 mod order;

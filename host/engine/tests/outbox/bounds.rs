@@ -88,7 +88,7 @@ async fn a_doorstep_commit_that_failed_to_be_taken_in_is_taken_in_by_the_next() 
         }
         _ => Act::Pass,
     });
-    let done = host.outbox.transact(Vec::new(), vec![message("a")], None).await.unwrap();
+    let done = host.outbox.transact(Vec::new(), vec![message("a")], Default::default(), None).await.unwrap();
     // Nobody asks for it, so nothing but the owner itself looks at the doorstep again.
     world.main.until_sent(1).await;
     host.until_done(&done.ids).await;

@@ -311,7 +311,11 @@ async fn a_transaction_finishes_its_key_in_its_own_commit() {
     let statement = || vec![Statement { query: "CREATE a".into(), bindings: serde_json::Map::new() }];
     let grant = begin(&keys, "k").await;
     let commits = count_commits(&world);
-    let done = host.outbox.transact(statement(), vec![message("a")], Some(finish_with("k", &grant))).await.unwrap();
+    let done = host
+        .outbox
+        .transact(statement(), vec![message("a")], Default::default(), Some(finish_with("k", &grant)))
+        .await
+        .unwrap();
     // One look in the key's lane, which writes nothing.
     assert_eq!(commits.load(Ordering::Relaxed), 1);
     let Begun::Succeeded(kept) = keys.begin(request("k", "h")).await.unwrap() else { panic!("not finished") };
@@ -319,7 +323,8 @@ async fn a_transaction_finishes_its_key_in_its_own_commit() {
     assert_eq!(told["ids"], serde_json::json!(done.ids));
     assert_eq!(commits.load(Ordering::Relaxed), 1, "from memory");
     // The memory store makes no results of statements; what it does give is in the answer.
-    let stale = host.outbox.transact(statement(), vec![message("b")], Some(finish_with("k", &grant))).await;
+    let stale =
+        host.outbox.transact(statement(), vec![message("b")], Default::default(), Some(finish_with("k", &grant))).await;
     assert_eq!(stale.unwrap_err().code().as_str(), "TX.LEASE_LOST");
     assert_eq!(world.shim.statements.lock().len(), 1);
     host.until_done(&done.ids).await;
@@ -343,7 +348,10 @@ async fn a_renewal_that_is_answered_late_does_not_hide_that_a_transaction_finish
         async move { keys.renew(held, None).await }
     });
     pass(Duration::from_millis(100)).await;
-    host.outbox.transact(Vec::new(), vec![message("a")], Some(finish_with("k", &grant))).await.unwrap();
+    host.outbox
+        .transact(Vec::new(), vec![message("a")], Default::default(), Some(finish_with("k", &grant)))
+        .await
+        .unwrap();
     renewing.await.unwrap().unwrap();
     assert!(matches!(keys.begin(request("k", "h")).await.unwrap(), Begun::Succeeded(_)));
 }
@@ -355,8 +363,11 @@ async fn a_transaction_of_nothing_new_finishes_its_key_too() {
     let keys = host.engine.idempotency();
     host.send_one(named("a", "order-1")).await;
     let grant = begin(&keys, "k").await;
-    let done =
-        host.outbox.transact(Vec::new(), vec![named("a", "order-1")], Some(finish_with("k", &grant))).await.unwrap();
+    let done = host
+        .outbox
+        .transact(Vec::new(), vec![named("a", "order-1")], Default::default(), Some(finish_with("k", &grant)))
+        .await
+        .unwrap();
     assert_eq!(done.duplicates, ["order-1"]);
     assert!(matches!(keys.begin(request("k", "h")).await.unwrap(), Begun::Succeeded(_)));
 }

@@ -307,6 +307,6 @@ async fn a_transaction_that_is_never_answered_is_of_unknown_outcome() {
     let world = World::new();
     let host = world.start().await;
     world.shim.on(|call| if matches!(call, Call::Transact) { Act::Slow(FOR_EVER) } else { Act::Pass });
-    let error = host.outbox.transact(Vec::new(), vec![message("a")], None).await.unwrap_err();
+    let error = host.outbox.transact(Vec::new(), vec![message("a")], Default::default(), None).await.unwrap_err();
     assert_eq!(error.code().as_str(), "TX.TIMEOUT", "{error}");
 }

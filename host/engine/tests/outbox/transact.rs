@@ -21,6 +21,7 @@ async fn statements_and_messages_commit_together_and_the_messages_arrive_in_orde
         .transact(
             vec![statement("CREATE a"), statement("CREATE b")],
             (0..5).map(|index| keyed(&index.to_string(), "k")).collect(),
+            Default::default(),
             None,
         )
         .await
@@ -38,7 +39,11 @@ async fn a_message_is_found_by_its_id_right_after_its_transaction() {
     world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(150)) } else { Act::Pass });
     let host = world.start().await;
     host.outbox.pause("main", "ops").await.unwrap();
-    let done = host.outbox.transact(Vec::new(), vec![message("a"), named("b", "order-1")], None).await.unwrap();
+    let done = host
+        .outbox
+        .transact(Vec::new(), vec![message("a"), named("b", "order-1")], Default::default(), None)
+        .await
+        .unwrap();
     for id in &done.ids {
         assert_eq!(host.view(id).await.state, MessageState::Pending);
     }
@@ -54,7 +59,8 @@ async fn a_failed_transaction_leaves_no_message() {
         Call::Transact => Act::Fail(StoreError::Statement("statement 1: parse error".into())),
         _ => Act::Pass,
     });
-    let error = host.outbox.transact(vec![statement("CREAT")], vec![message("a")], None).await.unwrap_err();
+    let error =
+        host.outbox.transact(vec![statement("CREAT")], vec![message("a")], Default::default(), None).await.unwrap_err();
     assert_eq!(error.code().as_str(), "STORAGE.STATEMENT");
     world.shim.calm();
     pass(seconds(60)).await;
@@ -73,17 +79,19 @@ async fn a_transaction_that_conflicts_is_tried_again_and_one_with_an_unknown_out
         tries += 1;
         if tries < 4 { Act::Fail(StoreError::Conflict("test".into())) } else { Act::Pass }
     });
-    let done = host.outbox.transact(vec![statement("CREATE a")], vec![message("a")], None).await.unwrap();
+    let done =
+        host.outbox.transact(vec![statement("CREATE a")], vec![message("a")], Default::default(), None).await.unwrap();
     host.until_done(&done.ids).await;
     assert_eq!(world.shim.statements.lock().len(), 1);
     world.shim.on(|call| match call {
         Call::Transact => Act::FailAfter(StoreError::Unavailable("test".into())),
         _ => Act::Pass,
     });
-    let error = host.outbox.transact(Vec::new(), vec![named("b", "order-1")], None).await.unwrap_err();
+    let error =
+        host.outbox.transact(Vec::new(), vec![named("b", "order-1")], Default::default(), None).await.unwrap_err();
     assert!(matches!(error, ServiceError::OutcomeUnknown(_)));
     world.shim.calm();
-    let again = host.outbox.transact(Vec::new(), vec![named("b", "order-1")], None).await.unwrap();
+    let again = host.outbox.transact(Vec::new(), vec![named("b", "order-1")], Default::default(), None).await.unwrap();
     assert_eq!(again.ids, ["order-1"]);
     host.until_done(&again.ids).await;
     pass(seconds(60)).await;
@@ -97,12 +105,15 @@ async fn a_repeat_in_a_transaction_answers_duplicates_and_other_content_is_refus
     let first = host.send_one(named("a", "order-1")).await;
     let done = host
         .outbox
-        .transact(vec![statement("CREATE a")], vec![named("a", "order-1"), message("b")], None)
+        .transact(vec![statement("CREATE a")], vec![named("a", "order-1"), message("b")], Default::default(), None)
         .await
         .unwrap();
     assert_eq!(done.duplicates, [first]);
-    let error =
-        host.outbox.transact(vec![statement("CREATE a")], vec![named("other", "order-1")], None).await.unwrap_err();
+    let error = host
+        .outbox
+        .transact(vec![statement("CREATE a")], vec![named("other", "order-1")], Default::default(), None)
+        .await
+        .unwrap_err();
     assert!(matches!(error, ServiceError::IdTaken { .. }));
     pass(seconds(60)).await;
     assert_eq!(world.main.log().texts(), ["a", "b"]);
@@ -116,7 +127,7 @@ async fn a_transaction_is_a_repeat_only_with_the_same_statements() {
     let host = world.start().await;
     let run = async |query: &str, id: &str| {
         let statements = if query.is_empty() { Vec::new() } else { vec![statement(query)] };
-        host.outbox.transact(statements, vec![named("a", id)], None).await
+        host.outbox.transact(statements, vec![named("a", id)], Default::default(), None).await
     };
     run("CREATE a", "order-1").await.unwrap();
     host.until_state("order-1", MessageState::Done).await;
@@ -142,7 +153,7 @@ async fn the_statements_of_a_scheduled_message_are_known_until_it_is_forgotten()
     let run = async |query: &str| {
         let later =
             waybill_core::new_message::NewMessage { not_before: Some(at(seconds(60))), ..named("a", "order-1") };
-        host.outbox.transact(vec![statement(query)], vec![later], None).await
+        host.outbox.transact(vec![statement(query)], vec![later], Default::default(), None).await
     };
     run("CREATE a").await.unwrap();
     host.until_state("order-1", MessageState::Pending).await;
@@ -160,8 +171,8 @@ async fn a_repeat_that_is_still_on_the_doorstep_is_taken_in_once_and_is_no_dead_
     // Two clients with one id, before any owner has looked.
     let host = world.launch("host-b", |_| {});
     let (one, two) = futures::join!(
-        host.outbox.transact(Vec::new(), vec![named("a", "order-1")], None),
-        host.outbox.transact(Vec::new(), vec![named("a", "order-1")], None),
+        host.outbox.transact(Vec::new(), vec![named("a", "order-1")], Default::default(), None),
+        host.outbox.transact(Vec::new(), vec![named("a", "order-1")], Default::default(), None),
     );
     assert!(one.is_ok() && two.is_ok());
     host.until_ready().await;
@@ -180,7 +191,7 @@ async fn one_id_over_the_doorstep_and_directly_at_once_is_one_message() {
     for round in 0..20 {
         let id = format!("order-{round}");
         let busy = host.try_send([message("busy")]);
-        let over_door = host.outbox.transact(Vec::new(), vec![named(&id, &id)], None);
+        let over_door = host.outbox.transact(Vec::new(), vec![named(&id, &id)], Default::default(), None);
         let direct = host.try_send([named(&id, &id)]);
         let (busy, over_door, direct) = futures::join!(busy, over_door, direct);
         assert!(busy.is_ok() && over_door.is_ok(), "{over_door:?}");
@@ -200,7 +211,7 @@ async fn direct_messages_that_begin_after_a_transaction_come_after_it() {
     for round in 0..50 {
         let text = round.to_string();
         if round % 3 == 0 {
-            host.outbox.transact(Vec::new(), vec![keyed(&text, "k")], None).await.unwrap();
+            host.outbox.transact(Vec::new(), vec![keyed(&text, "k")], Default::default(), None).await.unwrap();
         } else {
             host.send([keyed(&text, "k")]).await;
         }
@@ -214,8 +225,14 @@ async fn direct_messages_that_begin_after_a_transaction_come_after_it() {
 async fn a_repeat_of_a_whole_transaction_answers_duplicates_and_runs_nothing() {
     let world = World::new();
     let host = world.start().await;
-    let send =
-        || host.outbox.transact(vec![statement("UPDATE account:1 SET n += 1")], vec![named("a", "order-1")], None);
+    let send = || {
+        host.outbox.transact(
+            vec![statement("UPDATE account:1 SET n += 1")],
+            vec![named("a", "order-1")],
+            Default::default(),
+            None,
+        )
+    };
     let first = send().await.unwrap();
     host.until_done(&first.ids).await;
     let again = send().await.unwrap();
@@ -235,7 +252,7 @@ async fn a_repeat_runs_nothing_while_the_first_lies_on_the_doorstep() {
         _ => Act::Pass,
     });
     let run = async |query: &str, text: &str| {
-        host.outbox.transact(vec![statement(query)], vec![named(text, "order-1")], None).await
+        host.outbox.transact(vec![statement(query)], vec![named(text, "order-1")], Default::default(), None).await
     };
     let lost = run("UPDATE account:1 SET n += 1", "a").await.unwrap_err();
     assert!(matches!(lost, ServiceError::OutcomeUnknown(_)), "{lost}");
@@ -266,8 +283,14 @@ async fn of_two_equal_transactions_at_once_one_runs() {
         Call::Transact => Act::Slow(millis(50)),
         _ => Act::Pass,
     });
-    let run =
-        || host.outbox.transact(vec![statement("UPDATE account:1 SET n += 1")], vec![named("a", "order-1")], None);
+    let run = || {
+        host.outbox.transact(
+            vec![statement("UPDATE account:1 SET n += 1")],
+            vec![named("a", "order-1")],
+            Default::default(),
+            None,
+        )
+    };
     let (one, two) = futures::join!(run(), run());
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!((one.ids, one.results.len() + two.results.len()), (two.ids, 1));
@@ -280,10 +303,17 @@ async fn runs_once_behind(rows: usize, bytes: usize) {
     let host = world.start().await;
     world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(seconds(1)) } else { Act::Pass });
     for _ in 0..rows {
-        host.outbox.transact(Vec::new(), vec![message(&"x".repeat(bytes))], None).await.unwrap();
+        host.outbox.transact(Vec::new(), vec![message(&"x".repeat(bytes))], Default::default(), None).await.unwrap();
     }
     let run = async || {
-        host.outbox.transact(vec![statement("UPDATE account:1 SET n += 1")], vec![named("a", "order-1")], None).await
+        host.outbox
+            .transact(
+                vec![statement("UPDATE account:1 SET n += 1")],
+                vec![named("a", "order-1")],
+                Default::default(),
+                None,
+            )
+            .await
     };
     run().await.unwrap();
     assert!(world.memory.read(|tables| tables.door.len()) > rows / 2);
@@ -317,7 +347,7 @@ async fn a_transaction_whose_caller_went_away_is_delivered_all_the_same() {
     let host = world.start().await;
     pass(seconds(10)).await;
     world.shim.on(|call| if matches!(call, Call::Transact) { Act::Slow(seconds(1)) } else { Act::Pass });
-    let send = host.outbox.transact(vec![statement("CREATE a")], vec![message("a")], None);
+    let send = host.outbox.transact(vec![statement("CREATE a")], vec![message("a")], Default::default(), None);
     assert!(tokio::time::timeout(millis(500), send).await.is_err());
     pass(seconds(5)).await;
     assert_eq!(world.main.log().texts(), ["a"]);

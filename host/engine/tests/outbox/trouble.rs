@@ -272,7 +272,12 @@ async fn a_store_that_is_away_for_minutes_costs_time_and_nothing_else() {
     let mut ids = host.send((0..300).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 7)))).await;
     ids.extend(
         host.outbox
-            .transact(Vec::new(), (300..320).map(|index| message(&index.to_string())).collect(), None)
+            .transact(
+                Vec::new(),
+                (300..320).map(|index| message(&index.to_string())).collect(),
+                Default::default(),
+                None,
+            )
             .await
             .unwrap()
             .ids,

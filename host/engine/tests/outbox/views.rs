@@ -27,7 +27,7 @@ async fn looks_for_what_is_not_there_share_a_look_at_the_doorstep() {
     }
     assert!(reads.load(Ordering::Relaxed) <= 8, "{} reads for 100 looks at 4 shards", reads.load(Ordering::Relaxed));
     // What a transaction has just left there is found at once all the same.
-    host.outbox.transact(Vec::new(), vec![named("a", "there")], None).await.unwrap();
+    host.outbox.transact(Vec::new(), vec![named("a", "there")], Default::default(), None).await.unwrap();
     host.view("there").await;
 }
 

@@ -63,6 +63,7 @@ impl Host {
                 DeadLetterView::Message(message) => message.id.clone(),
                 DeadLetterView::Saga(saga) => format!("~{}", saga.id),
                 DeadLetterView::Inbox(inbox) => inbox.id.clone(),
+                DeadLetterView::Event(event) => event.id.clone(),
             }));
             cursor = page.next_cursor;
             if cursor.is_none() {

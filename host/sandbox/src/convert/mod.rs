@@ -50,7 +50,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
     let is_id = |name: &str| id != message.id.as_str() && name == WIRE_ID_HEADER;
     headers.extend(message.headers.iter().filter(|(name, _)| !is_id(name)).cloned());
-    let mut attributes = Vec::with_capacity(4);
+    let mut attributes = Vec::with_capacity(4 + delivery.attributes.len());
     attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
     attributes.push(("event-version".to_owned(), message.event_version.to_string()));
     for (annotation, text) in message.annotations.iter() {
@@ -62,6 +62,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
             Carried::Attribute => attributes.push((name.to_owned(), text.to_owned())),
         }
     }
+    attributes.extend(delivery.attributes.iter().cloned());
     let member = |annotation| message.annotation(annotation).map(str::to_owned);
     wit::Message {
         id: id.to_owned(),
@@ -243,8 +244,10 @@ mod tests {
             attempt: 1,
             lease_epoch: 1,
             seq: Seq(1),
+            attributes: vec![("exchange".to_owned(), "events".to_owned())],
         };
         let got = message(&delivery);
+        assert!(got.attributes.contains(&delivery.attributes[0]), "{:?}", got.attributes);
         let shown = format!("{got:?}").replace('-', "_");
         for annotation in Annotation::ALL {
             let pair = (annotation.dashed().to_owned(), text(annotation));

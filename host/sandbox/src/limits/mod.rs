@@ -19,6 +19,8 @@ pub const COMPILE_MEMORY_BYTES: u64 = 2 << 30;
 pub const COMPILES_AT_ONCE_MAX: usize = 2;
 /// Largest machine code a compilation may answer, in bytes: a JavaScript component with its engine has 52 MB.
 pub const COMPILED_BYTES_MAX: u64 = 512 << 20;
+/// Machine code that is kept on disk, in bytes, over all plugins and versions: more than what one host loads.
+pub const COMPILED_CACHE_BYTES_MAX: u64 = 4 * COMPILED_BYTES_MAX;
 /// Largest manifest, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 64 * 1024;
 /// Period of the epoch ticker while guests are at work: how soon a busy one gives its thread back. At ten times as much, a

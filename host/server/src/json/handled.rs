@@ -1,10 +1,12 @@
 //! Bodies that aren't requests of the API but speak its language: what a handler's answer leaves behind, and replies to steps.
 
 use serde::Deserialize;
+use waybill_api::joint_events::{self, JointEventBody};
 use waybill_core::port::http_handler::{BodyReader, LeftBehind, LeftSignal};
 use waybill_core::port::saga::ReplyFailure;
 use waybill_core::saga::event::StepDirection;
 use waybill_core::saga::json::Json;
+use waybill_core::streams::wire::LeftEvent;
 
 use super::decode;
 use super::message::MessageIn;
@@ -22,6 +24,8 @@ struct HandledJson {
     messages: Vec<MessageIn>,
     #[serde(default)]
     signals: Vec<SignalJson>,
+    #[serde(default, deserialize_with = "joint_events::bounded")]
+    events: Vec<JointEventBody>,
 }
 
 #[derive(Deserialize)]
@@ -50,9 +54,20 @@ impl BodyReader for ApiBodies {
             let SignalJson { saga, name, data } = signal;
             LeftSignal { saga, name, data: data.0 }
         });
+        let events = read.events.into_iter().enumerate().map(|(place, body)| {
+            if body.tenant.is_some() {
+                return Err(format!(
+                    "events[{place}].tenant: an event goes to the tenant of the message, so leave it out"
+                ));
+            }
+            let (stream, expected_seq, event) =
+                body.into_parts().map_err(|error| format!("events[{place}]: {error}"))?;
+            Ok(LeftEvent { stream, event, expected_seq })
+        });
         Ok(LeftBehind {
             messages: read.messages.into_iter().map(|message| message.0).collect(),
             signals: signals.collect(),
+            events: events.collect::<Result<_, _>>()?,
         })
     }
 
@@ -83,12 +98,18 @@ mod tests {
     #[test]
     fn what_a_handler_leaves_is_read_as_the_api_reads_it() {
         let body = br#"{"messages": [{"topic": "bus:shipping.ordered", "payload": {"order": 17}, "key": "order-17"}],
-            "signals": [{"saga": "order-17", "name": "paid", "data": {"total": 1.10}}]}"#;
+            "signals": [{"saga": "order-17", "name": "paid", "data": {"total": 1.10}}],
+            "events": [{"stream": "order", "resource_type": "ORDER", "resource_id": "17", "op": "UPDATE", "schema_version": 1}]}"#;
         let left = ApiBodies.left_behind(body).unwrap();
         let [message] = left.messages.as_slice() else { unreachable!() };
         assert_eq!((message.topic.as_str(), message.key.as_deref()), ("bus:shipping.ordered", Some("order-17")));
         let [signal] = left.signals.as_slice() else { unreachable!() };
         assert_eq!((signal.name.as_str(), signal.data.as_str()), ("paid", r#"{"total": 1.10}"#), "as written");
+        let [event] = left.events.as_slice() else { unreachable!() };
+        assert_eq!(
+            (event.stream.as_str(), event.event.resource_id.as_str(), event.expected_seq),
+            ("order", "17", None)
+        );
         assert_eq!(ApiBodies.left_behind(b"{}").unwrap(), LeftBehind::default());
     }
 

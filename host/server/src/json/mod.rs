@@ -7,6 +7,7 @@
 pub mod approvals;
 pub mod decode;
 mod edit;
+pub(crate) mod event;
 pub mod handled;
 pub mod idempotency;
 pub mod message;

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
+use waybill_api::joint_events::{self, JointEventBody};
 use waybill_core::port::saga::RetryMode;
 
 use super::post::Messages;
@@ -91,9 +92,8 @@ pub struct TransactionIn {
     pub statements: Statements,
     #[serde(default)]
     pub messages: Messages,
-    /// Not supported yet; told apart from an unknown name so that the answer can say so.
-    #[serde(default)]
-    pub events: Option<Vec<serde::de::IgnoredAny>>,
+    #[serde(default, deserialize_with = "joint_events::bounded")]
+    pub events: Vec<JointEventBody>,
 }
 
 /// A business transaction, for clients and for the OpenAPI document.
@@ -107,6 +107,10 @@ pub struct TransactionJson {
     /// Committed with the statements, or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<NewMessageJson>,
+    /// Appended with them, or not at all; 4,096 at most. Without `expected_seq` they never make the transaction fail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 4096)]
+    pub events: Vec<JointEventBody>,
 }
 
 /// A statement of a business transaction, with its parameters.

@@ -8,7 +8,7 @@ use waybill_api::instant::Instant;
 use waybill_api::list::List;
 use waybill_api::messages::Enqueued;
 use waybill_core::code::Code;
-use waybill_core::port::dead::{DeadId, NOTHING_TO_EDIT};
+use waybill_core::port::dead::{DeadId, EVENTS_STAY, NOTHING_TO_EDIT};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 
@@ -102,7 +102,7 @@ pub(crate) async fn show(
 /// with `mode: retry` the step that failed before. A received message is stored for its consumer again. Works on quarantined ones too.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/replay", tag = "dead letters", operation_id = "replayDeadLetter",
     params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), DeadQuery), request_body = Option<Replay>,
-    responses((status = 200, description = "The message, pending or stored again, or the saga, going on.", body = Replayed), Problems),
+    responses((status = 200, description = "The message, pending or stored again, the saga, going on, or the event, which its broker has now.", body = Replayed), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn replay(
     State(app): State<App>,
@@ -166,6 +166,9 @@ pub(crate) async fn edit(
         DeadLetterView::Inbox(original) => fields.over_received(*original),
         DeadLetterView::Saga(_) => {
             return Err(Problem::new(Code::DEAD_KIND, format!("dead letter {id:?}: {NOTHING_TO_EDIT}")));
+        }
+        DeadLetterView::Event(_) => {
+            return Err(Problem::new(Code::DEAD_KIND, format!("dead letter {id:?}: {EVENTS_STAY}")));
         }
     };
     let mut edited = [edited.map_err(Problem::invalid)?];

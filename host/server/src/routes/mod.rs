@@ -11,11 +11,14 @@ mod outbox;
 mod plugins;
 mod quarantine;
 mod query;
+mod relays;
 mod requested_message;
 mod saga_acts;
 mod saga_definitions;
 mod sagas;
 mod sources;
+pub(crate) mod streams;
+mod subscribe;
 mod system;
 mod transactions;
 mod transports;
@@ -96,6 +99,20 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(sources::provision))
         .routes(routes!(sources::failed))
         .routes(routes!(sources::replay))
+        .routes(routes!(streams::list))
+        .routes(routes!(streams::show, streams::delete))
+        .routes(routes!(streams::read, streams::append))
+        .routes(routes!(streams::import))
+        .routes(routes!(streams::purge))
+        .routes(routes!(streams::scan))
+        .routes(routes!(subscribe::subscribe))
+        .routes(routes!(subscribe::ticket))
+        .routes(routes!(relays::list))
+        .routes(routes!(relays::show))
+        .routes(routes!(relays::overtaken))
+        .routes(routes!(relays::pause))
+        .routes(routes!(relays::resume))
+        .routes(routes!(relays::seek))
         .routes(routes!(configuration::reload))
         .routes(routes!(plugins::list))
         .routes(routes!(plugins::reload))

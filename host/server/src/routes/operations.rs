@@ -32,7 +32,8 @@ use crate::problem::Problem;
 /// Start a bulk act
 ///
 /// On the dead letters that match now, of all kinds; of sagas among them the failed compensation is tried again, and received
-/// messages are stored for their consumers again. A purge takes messages only, or with `kind=inbox` received ones. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
+/// messages are stored for their consumers again, events sent through their relays. A purge takes messages only, with `kind=inbox` received
+/// ones, or with `kind=event` events. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
 /// can be cancelled.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
     responses(
@@ -181,8 +182,8 @@ const NO_PURGE: &str = "stuck sagas aren't purged: what they did would stay done
 fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
     if kind == OperationKind::Purge {
-        // Received ones are purged where nothing else is meant.
-        let kinds = [DeadKind::Message, DeadKind::Inbox];
+        // Received ones and events are purged where nothing else is meant.
+        let kinds = [DeadKind::Message, DeadKind::Inbox, DeadKind::Event];
         let kind = kinds.into_iter().find(|kind| parsed.may_take(*kind));
         let kind = kind.ok_or_else(|| Problem::new(Code::DEAD_KIND, NO_PURGE).at("filter"))?;
         return Ok(format!("{filter} kind={}", kind.word()));
@@ -218,6 +219,7 @@ mod tests {
         assert_eq!(of("id=* kind=*"), Ok("id=* kind=* kind=message".into()));
         assert_eq!(of("kind=inbox"), Ok("kind=inbox kind=inbox".into()));
         assert_eq!(of("consumer=ship"), Ok("consumer=ship kind=inbox".into()));
+        assert_eq!(of("relay=bus"), Ok("relay=bus kind=event".into()));
         assert_eq!(of("kind=saga"), Err("DEAD.KIND"));
         assert_eq!(of("definition=order"), Err("DEAD.KIND"));
     }

@@ -1,7 +1,5 @@
 //! Audit, identity, probes, metrics, documents.
 
-use std::sync::atomic::Ordering;
-
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -46,7 +44,7 @@ pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Res
     ok(&WhoAmI {
         name: caller.name().to_owned(),
         tenants,
-        roles: caller.0.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+        roles: caller.0.roles(),
         auth: if app.auth.is_some() { "token" } else { "none" }.to_owned(),
     })
 }
@@ -77,7 +75,7 @@ pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Res
             vec![check("outbox", CheckStatus::Fail, format!("no answer within {} ms", PROBE_TIMEOUT.as_millis()))]
         }
     };
-    checks.push(match app.draining.load(Ordering::Acquire) {
+    checks.push(match *app.draining.borrow() {
         true => check(
             "server",
             CheckStatus::Fail,

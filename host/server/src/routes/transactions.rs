@@ -5,9 +5,12 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
+use waybill_api::joint_events::JointEventBody;
 use waybill_api::messages::TransactionDone;
-use waybill_core::code::Code;
 use waybill_core::port::missing::Missing;
+use waybill_core::streams::access::StreamRight;
+use waybill_core::streams::joint::JointEvent;
+use waybill_core::streams::name::StreamKey;
 
 use crate::app::App;
 use crate::body::{self, Received};
@@ -20,16 +23,17 @@ use crate::limits::BULK_BODY_BYTES_MAX;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
-/// Commit statements and messages together
+/// Commit statements, messages and events together
 ///
-/// All or nothing; it commits alone. Statements reach tables of your own only. When all of its messages were there before, it is a
+/// All or nothing; it commits alone. Events have their numbers in the answer where they were appended at `expected_seq`; others get them
+/// in a moment. One whose stream ends elsewhere fails it all: 409 `STREAM.EXPECTED_SEQ`. Statements reach tables of your own only. When all of its messages were there before, it is a
 /// repeat: they are answered as duplicates, and the statements don't run, so there are no results. A repeat has the same statements and
 /// values: with others, or when its messages came by `POST /v1/messages`, it is 409 `TX.OTHER_STATEMENTS` and nothing runs.
 #[utoipa::path(post, path = "/v1/transactions", tag = "messages", operation_id = "transact",
     params(idempotency_key::KeyHeader), request_body = TransactionJson,
     responses(
-        (status = 201, description = "Committed, with new messages.", body = TransactionDone),
-        (status = 200, description = "Committed; no message was new.", body = TransactionDone),
+        (status = 201, description = "Committed, with new messages or events.", body = TransactionDone),
+        (status = 200, description = "Committed; no message was new, and there are no events.", body = TransactionDone),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("transact"))))]
@@ -39,24 +43,21 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: TransactionIn = decode::value(decode::utf8(&bytes)?)?;
-    if asked.events.is_some_and(|events| !events.is_empty()) {
-        return Err(Problem::new(
-            Code::SCHEMA_UNSUPPORTED,
-            "this host has no event streams yet: send messages and statements only",
-        )
-        .at("events"));
-    }
     let statements = asked.statements.bounded()?;
     let mut messages = asked.messages.bounded()?;
-    if statements.is_empty() && messages.is_empty() {
-        return Err(Problem::invalid("the transaction is empty: give statements, messages or both"));
+    if statements.is_empty() && messages.is_empty() && asked.events.is_empty() {
+        return Err(Problem::invalid("the transaction is empty: give statements, messages or events"));
     }
     caller.admit(&mut messages, trace.as_deref())?;
+    let events = joint(&caller, asked.events)?;
     let wanted = match key {
         Some(key) => {
             let tenant = match idempotency_key::tenant_of(&messages)? {
                 Some(tenant) => tenant,
-                None => caller.tenant_of(None, Missing::Tenant, "")?,
+                None => match events.first() {
+                    Some(event) => event.stream.tenant.clone(),
+                    None => caller.tenant_of(None, Missing::Tenant, "")?,
+                },
             };
             Some(key.of(tenant, &bytes)?)
         }
@@ -70,7 +71,7 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         // Held until the work is done, even when the caller goes away: as long its memory is taken.
         let place = if statements.is_empty() { None } else { Some(edge::transacting(&running, &caller.0).await?) };
         let concluded = finish.is_some();
-        let done = service.transact(statements, messages, finish).await?;
+        let done = service.transact(statements, messages, events, finish).await?;
         drop(place);
         drop(share);
         Ok(answer(&done)?.concluded(concluded))
@@ -79,6 +80,23 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
 }
 
 fn answer(done: &TransactionDone) -> Result<Reply, Problem> {
-    let status = if done.ids.len() > done.duplicates.len() { StatusCode::CREATED } else { StatusCode::OK };
-    Reply::json(status, done)
+    let has_new = done.ids.len() > done.duplicates.len() || !done.events.is_empty();
+    Reply::json(if has_new { StatusCode::CREATED } else { StatusCode::OK }, done)
+}
+
+/// Events as they are appended: each to a stream that the caller may append to.
+fn joint(caller: &Caller, events: Vec<JointEventBody>) -> Result<Vec<JointEvent>, Problem> {
+    let read = |mut body: JointEventBody| -> Result<JointEvent, Problem> {
+        let tenant = caller.own(body.tenant.take().as_deref())?;
+        let (name, expected_seq, event) = body.into_parts()?;
+        caller.0.admit(StreamRight::Append, &name)?;
+        Ok(JointEvent { stream: StreamKey { tenant, name }, event, expected_seq })
+    };
+    let placed = |(index, body): (usize, JointEventBody)| {
+        read(body).map_err(|mut problem: Problem| {
+            problem.at.index = Some(index);
+            problem
+        })
+    };
+    events.into_iter().enumerate().map(placed).collect()
 }

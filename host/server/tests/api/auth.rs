@@ -19,9 +19,9 @@ fn as_caller(request: Request<Body>, token: &str) -> Request<Body> {
 fn expected(permission: Permission, role: Role) -> bool {
     use Role::{Admin, Operator, Sender, Transactor, Viewer, Worker};
     match permission {
-        Permission::Public | Permission::Any | Permission::Read => true,
+        Permission::Public | Permission::Any | Permission::Read | Permission::Events => true,
         Permission::Metrics => matches!(role, Viewer | Operator | Admin),
-        Permission::Send => matches!(role, Sender | Transactor | Admin),
+        Permission::Send | Permission::Append => matches!(role, Sender | Transactor | Admin),
         Permission::Transact => matches!(role, Transactor | Admin),
         Permission::Work => matches!(role, Worker | Admin),
         Permission::Operate => matches!(role, Operator | Admin),

@@ -44,7 +44,7 @@ const ROWS: &[Row] = &[
     (T, "{\"statements\":[{\"sql\":\"x\"}]}", 400, INVALID, Some("statements[0].sql"), "query"),
     (T, "{\"statements\":\"x\"}", 400, INVALID, Some("statements"), "sequence"),
     (T, "{\"messages\":[{\"topic\":1}]}", 400, INVALID, Some("messages[0].topic"), "string"),
-    (T, "{\"events\":[1]}", 400, "SCHEMA.UNSUPPORTED", Some("events"), "streams"),
+    (T, "{\"events\":[1]}", 400, INVALID, Some("events[0]"), "an event with its stream"),
     ("/v1/messages/a/reschedule", "{}", 400, INVALID, None, "not_before"),
     ("/v1/messages/a/reschedule", "{\"not_before\":5}", 400, INVALID, Some("not_before"), "seconds"),
     ("/v1/dead-letters/a/quarantine", "{}", 400, INVALID, None, "note"),

@@ -13,7 +13,7 @@ use waybill_core::saga::id::SagaId;
 use waybill_server::approval::token::Claims;
 use waybill_testkit::memory_host::{InMemoryHost, ORDER, message};
 
-use crate::support::{claims, full_message, get, links, of, post, put};
+use crate::support::{claims, delete, full_message, get, links, of, post, put};
 
 /// A question that is right.
 const CHECK_DEDUP: &str =
@@ -21,6 +21,9 @@ const CHECK_DEDUP: &str =
 const DEFINITION: &str = r#"{"name":"probe","version":1,"steps":[{"name":"reserve","action":"fn:orders/reserve","compensation":"fn:orders/reserve"}]}"#;
 /// A saga whose only step waits for the reply to a message.
 const SHIPPING: &str = "name = \"shipping\"\nversion = 1\n[[steps]]\nname = \"book\"\naction = \"bus:ship.book\"\n";
+
+const EVENT: &str = r#"{"resource_type":"TASK","resource_id":"t","op":"CREATE","schema_version":1}"#;
+const IMPORTED: &str = r#"{"event_id":"e","ts_ms":1700000000123,"stream":"task","seq":1,"resource_type":"TASK","resource_id":"t","op":"CREATE","schema_version":1}"#;
 
 /// What a request is about, and what it says.
 struct Example {
@@ -56,14 +59,20 @@ pub async fn example(host: &InMemoryHost, method: &str, template: &str, tenant: 
         path if path.starts_with("/v1/saga") => sagas(host, path, tenant, &fresh).await,
         path if path.starts_with("/v1/approvals") => approval(host, tenant, &fresh).await,
         "/v1/inbox/{consumer}/{id}" => about(format!("{tenant}-17")),
-        path => others(host, path).await,
+        path => others(host, path, tenant).await,
     };
     let path = template.replace("{id}", &id).replace("{name}", name_in(template)).replace("{token}", &id);
     let path = path.replace("{code}", "OUTBOX.BUSY").replace("{consumer}", "ship");
+    let path = match template {
+        "/v1/events" => format!("{path}?prefix=task"),
+        "/v1/subscribe" => format!("{path}?selector=stream:task"),
+        _ => path,
+    };
     match method.to_uppercase().as_str() {
         "GET" => get(&path),
         "POST" => post(&path, body),
         "PUT" => put(&path, body),
+        "DELETE" => delete(&path),
         other => panic!("no example for {other} {path}"),
     }
 }
@@ -72,6 +81,7 @@ fn name_in(template: &str) -> &'static str {
     match template {
         "/v1/saga-definitions/{name}" => "order",
         "/v1/sagas/{id}/signals/{name}" => "paid",
+        "/v1/streams/{name}/import" => "task",
         _ => "http",
     }
 }
@@ -191,7 +201,7 @@ pub async fn approval_token(host: &InMemoryHost, tenant: &str, id: &str, change:
     links(&[7; 32]).token(&claims).unwrap()
 }
 
-async fn others(host: &InMemoryHost, path: &str) -> Example {
+async fn others(host: &InMemoryHost, path: &str, tenant: &str) -> Example {
     match path {
         "/v1/transactions" => saying("", r#"{"statements":[{"query":"RETURN 1","bindings":{"a":1}}]}"#),
         "/v1/transports/{name}/provision" => {
@@ -204,6 +214,10 @@ async fn others(host: &InMemoryHost, path: &str) -> Example {
         }
         "/v1/sources/{name}/provision" => saying("", r#"{"apply":true}"#),
         "/v1/sources/{name}/replay" => saying("", r#"{"ids":["17"]}"#),
+        "/v1/streams/{name}/events" => saying("", format!(r#"{{"events":[{EVENT}],"tenant":"{tenant}"}}"#)),
+        "/v1/streams/{name}/import" => saying("", format!(r#"{{"events":[{IMPORTED}]}}"#)),
+        "/v1/subscribe/tickets" => saying("", format!(r#"{{"selector":"stream:task","tenant":"{tenant}"}}"#)),
+        "/v1/relays/{name}/seek" => saying("", format!(r#"{{"stream":"task","to":"earliest","tenant":"{tenant}"}}"#)),
         "/v1/plugins/{name}/reload" | "/v1/plugins/{name}/rollback" => {
             host.plugins.build("http", &format!("{:064x}", u128::from(ulid::Ulid::new())));
             if path.ends_with("rollback") {

@@ -26,10 +26,12 @@ use waybill_core::port::provision::ProvisionChange;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, Statement};
+use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
 use waybill_testkit::memory_host::InMemoryHost;
 
 use crate::fake_inbound::FakeInbound;
+use crate::fake_streams::FakeStreams;
 
 /// Nothing is in the way until a test says so.
 #[derive(Default)]
@@ -48,6 +50,8 @@ pub struct Hindrance {
     pub asked_ready: AtomicUsize,
     /// The inbox beside the host.
     pub inbound: Arc<FakeInbound>,
+    /// The event streams beside it.
+    pub streams: Arc<FakeStreams>,
 }
 
 impl Hindrance {
@@ -131,7 +135,12 @@ macro_rules! hindered {
 hindered! {
     EnqueueService {
         fn enqueue(messages: Vec<NewMessage>) -> Enqueued;
-        fn transact(statements: Vec<Statement>, messages: Vec<NewMessage>, finish: Option<FinishWith>) -> TransactionDone;
+        fn transact(
+            statements: Vec<Statement>,
+            messages: Vec<NewMessage>,
+            events: Vec<JointEvent>,
+            finish: Option<FinishWith>
+        ) -> TransactionDone;
     }
     MessageService {
         fn message(tenant: &Tenant, id: &str) -> MessageView;

@@ -170,9 +170,21 @@ async fn a_transaction_carries_statements_and_messages() {
     assert_eq!(api.get("/v1/messages/b").await.status, 404, "all of it or nothing");
     api.reached();
     let answer = api.post("/v1/transactions", r#"{"messages":[],"events":[{"stream":"x"}]}"#).await;
-    assert_eq!(answer.problem(), (400, "SCHEMA.UNSUPPORTED".into()));
-    assert_eq!(answer.json()["path"], "events");
+    assert_eq!(answer.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()));
+    assert_eq!(answer.json()["path"], "events[0]");
     assert!(api.reached().is_empty());
+}
+
+#[tokio::test]
+async fn a_host_without_streams_takes_no_transaction_with_events() {
+    let api = Api::open().await;
+    let event = r#"{"stream":"task","expected_seq":0,"resource_type":"TASK","resource_id":"t","op":"CREATE","schema_version":1}"#;
+    let body = format!(r#"{{"messages":[{}],"events":[{event}]}}"#, named("c"));
+    assert_eq!(api.post("/v1/transactions", body).await.problem(), (503, "PROVIDER.UNAVAILABLE".into()));
+    assert_eq!(api.get("/v1/messages/c").await.status, 404, "all of it or nothing");
+    let elsewhere = format!(r#"{{"events":[{event},{}]}}"#, event.replace("task", "a b"));
+    let answer = api.post("/v1/transactions", elsewhere).await;
+    assert_eq!((answer.problem(), &answer.json()["index"]), ((400, "SCHEMA.VALIDATION_FAILED".into()), &json!(1)));
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ use waybill_testkit::memory_host::{EngineConfig, InMemoryHost, message};
 
 use crate::configuration::FixedConfiguration;
 use crate::fake_inbound::FakeInbound;
+use crate::fake_streams::FakeStreams;
 use crate::hindrance::{Hindered, Hindrance};
 
 /// What the host's clock says. No test runs that late: what the host says to last, lasts by the machine's clock too.
@@ -88,6 +89,7 @@ pub fn token(name: &str, tenants: &[&str], roles: &[Role]) -> TokenRecord {
         sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         tenants,
         roles: roles.to_vec(),
+        streams: Vec::new(),
     }
 }
 
@@ -162,9 +164,11 @@ pub fn parts(
         idempotency: hindered,
         sagas: Some(host.sagas.clone()),
         inbound: Some(hindrance.inbound.clone()),
+        streams: Some(hindrance.streams.clone()),
         approvals: Some(links(&[7; 32])),
         plugins: Some(host.plugins.clone()),
         configuration: Some(Arc::new(FixedConfiguration)),
+        cors_origins: vec!["https://shop.example".to_owned()],
         auth: tokens.map(|tokens| StaticTokens::new(tokens).unwrap()),
         encryption: Encryption::None,
         limits,
@@ -199,6 +203,10 @@ impl Api {
     pub fn inbound(&self) -> &FakeInbound {
         &self.hindrance.inbound
     }
+    /// The event streams beside the host.
+    pub fn streams(&self) -> &FakeStreams {
+        &self.hindrance.streams
+    }
     pub async fn send(&self, request: Request<Body>) -> Answer {
         send(&self.router, request).await
     }
@@ -211,6 +219,7 @@ impl Api {
 }
 
 pub async fn send(router: &Router, request: Request<Body>) -> Answer {
+    let is_shared = request.uri().path() == "/v1/subscribe";
     let response = router.clone().oneshot(request).await.unwrap();
     let (head, body) = response.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
@@ -219,7 +228,7 @@ pub async fn send(router: &Router, request: Request<Body>) -> Answer {
     assert!(!answer.header("x-request-id").is_empty(), "{answer:?}");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
     assert_eq!(answer.header("cache-control"), "no-store");
-    assert!(!answer.headers.contains_key("access-control-allow-origin"));
+    assert!(is_shared || !answer.headers.contains_key("access-control-allow-origin"));
     answer
 }
 
@@ -242,6 +251,11 @@ pub fn put(path: &str, body: impl Into<Body>) -> Request<Body> {
         .header("content-type", "application/wasm")
         .body(body.into())
         .unwrap()
+}
+
+/// A request that takes something away.
+pub fn delete(path: &str) -> Request<Body> {
+    Request::delete(path).header("host", "localhost:7070").body(Body::empty()).unwrap()
 }
 
 /// The request with one more header.

@@ -557,7 +557,7 @@ impl Making {
         };
         let draft = draft.check(UnixMillis(0), usize::MAX).unwrap();
         let group = DoorGroup { shard: ShardId(0), messages: vec![draft.message] };
-        store.transact(Vec::new(), vec![group], None).await.unwrap();
+        store.transact(Vec::new(), vec![group], Default::default(), None).await.unwrap();
         self.inbox(&store).await;
         store.close().await.unwrap();
         let raw = Raw::open(data).await;

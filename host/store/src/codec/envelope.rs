@@ -49,6 +49,16 @@ pub enum Kind {
     SeenBlock = b'B' as isize,
     /// What a bucket of the seen set consists of.
     SeenHead = b'Z' as isize,
+    /// Events of an append on a doorstep of streams.
+    StreamDoor = b'd' as isize,
+    /// What one commit added to the streams of a shard.
+    StreamFeed = b'f' as isize,
+    /// How far relays are, in a shard record of streams.
+    StreamMarks = b'm' as isize,
+    /// What a relay has settled beyond its checkpoint.
+    StreamSettled = b'c' as isize,
+    /// A dead letter of streams.
+    StreamDead = b'x' as isize,
 }
 
 fn checksum(kind: u8, version: u8, body: &[u8]) -> u32 {

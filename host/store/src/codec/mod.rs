@@ -19,6 +19,7 @@ mod open;
 mod row;
 pub mod saga;
 mod segment;
+pub mod streams;
 mod suspicion;
 
 use thiserror::Error;

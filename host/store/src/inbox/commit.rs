@@ -15,6 +15,7 @@ use crate::codec::inbox::{encode_saga_door, encode_takes};
 use crate::fault::store_error;
 use crate::rows::{encoded, inbox as rows};
 use crate::store::{SurrealStore, finish};
+use crate::streams;
 use crate::tables::{
     INBOX, INBOX_DATA, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD, INBOX_TAKEN, META, SAGA_DOOR,
     beat_key, inbox_secret_key, saga_door_key, seq_key, shard_key, unsigned,
@@ -32,6 +33,7 @@ struct Changes {
     record: Object,
     list: Vec<Change>,
     doors: Vec<(DoorGroupAt, Object)>,
+    events: Vec<(ShardId, Object)>,
 }
 
 pub async fn commit(store: &SurrealStore, commit: &InboxCommit) -> Result<(), StoreError> {
@@ -97,6 +99,7 @@ async fn guarded(
         }
         .map_err(store_error)?;
     }
+    streams::put_door_rows(store, transaction, changes.events).await?;
     put_door_rows(store, transaction, changes.doors).await
 }
 
@@ -129,7 +132,12 @@ fn changes_of(
             number = number.saturating_add(1);
         }
     }
-    Ok(Changes { record: rows::of_shard(record)?, list: changes, doors: door_rows(&commit.messages)? })
+    Ok(Changes {
+        record: rows::of_shard(record)?,
+        list: changes,
+        doors: door_rows(&commit.messages)?,
+        events: streams::door_rows(&commit.events)?,
+    })
 }
 
 fn change_of(shard: ShardId, write: &InboxWrite, changes: &mut Vec<Change>) -> Result<(), StoreError> {

@@ -1,8 +1,6 @@
 //! History of the inbox, packed by commits: `inbox_done:[shard, beat]`. Beats and ages only grow, so what an id's mark in the seen set says
 //! of its age leads to its record.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use waybill_core::ids::{ConsumerName, InboundId, ShardId};
@@ -144,30 +142,6 @@ async fn before(
         if read >= BYTES_MAX {
             return Ok(Walk { found, reached });
         }
-    }
-}
-
-/// Up to which beat each shard's history was removed: removed records leave marks at the front of the table until the database compacts
-/// them, so a purge begins where the one before ended.
-#[derive(Debug, Default)]
-pub struct DoneFronts(Mutex<HashMap<ShardId, u64>>);
-
-impl DoneFronts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ShardId, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self, shard: ShardId) -> u64 {
-        self.lock().get(&shard).copied().unwrap_or(0)
-    }
-
-    fn reached(&self, shard: ShardId, beat: u64) {
-        self.lock().insert(shard, beat);
-    }
-
-    /// A record was put back: it may lie before them.
-    pub fn begin_anew(&self) {
-        self.lock().clear();
     }
 }
 

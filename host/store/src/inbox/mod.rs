@@ -39,8 +39,6 @@ use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
 use crate::tables::{INBOX_DEAD, seq_key};
 
-pub use done::DoneFronts;
-
 #[async_trait]
 impl InboxStore for SurrealStore {
     async fn inbox_shard(&self, shard: ShardId) -> Result<InboxShardRecord, StoreError> {

@@ -26,7 +26,7 @@ use waybill_core::time::UnixMillis;
 
 use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
-use crate::tables::{DEAD, ID, id_key, seq_key};
+use crate::tables::{DEAD, DOOR, ID, id_key, seq_key};
 
 /// The row of an id whose own row can't be read.
 fn taken(tenant: &Tenant, id: &MessageId) -> IdRecord {
@@ -101,7 +101,7 @@ impl OwnerStore for SurrealStore {
     }
 
     async fn door_newest(&self, shard: ShardId) -> Result<Option<u64>, StoreError> {
-        read::door_newest(self.begin(false).await?.as_ref(), shard, 0).await
+        read::door_newest(self.begin(false).await?.as_ref(), DOOR, shard, 0).await
     }
 
     async fn ids(&self, ids: &[(Tenant, MessageId)]) -> Result<Vec<Option<IdRecord>>, StoreError> {

@@ -144,11 +144,12 @@ pub async fn door(
 /// The stamp of the last row of a doorstep. A key that has no stamp where one should be tells nothing.
 pub async fn door_newest(
     transaction: &dyn Transaction,
+    doorstep: &'static str,
     shard: ShardId,
     not_before: u64,
 ) -> Result<Option<u64>, StoreError> {
     let (from, until) = (Bound::Included(door_start(shard, not_before)), Bound::Excluded(door_start(shard, u64::MAX)));
-    let rows = transaction.scan_back(DOOR, from, until, 1).await.map_err(store_error)?;
+    let rows = transaction.scan_back(doorstep, from, until, 1).await.map_err(store_error)?;
     Ok(rows.first().and_then(|row| part(&row.key, 1)))
 }
 

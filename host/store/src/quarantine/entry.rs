@@ -16,15 +16,27 @@ use crate::fault::store_error;
 use crate::query::{end_key, first_key};
 use crate::store::finish;
 use crate::tables::{
-    DATA, ID, IDEMPOTENCY, INBOX, INBOX_CONSUMER, INBOX_DATA, KV, OUTBOX, OWN, QUARANTINE, SAGA, SAGA_DEFINITION,
-    SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_QUARANTINE, SAGA_START, SAGA_TREE, parts,
+    DATA, EVENT_ID, ID, IDEMPOTENCY, INBOX, INBOX_CONSUMER, INBOX_DATA, KV, OUTBOX, OWN, QUARANTINE, SAGA,
+    SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_QUARANTINE, SAGA_START, SAGA_TREE, STREAM, STREAM_REST,
+    parts,
 };
 
 /// Tables in which a marker stays in the place of a row: without it an id would be new again, a request would be executed
 /// again, a plugin would begin from nothing, an older definition would be the latest, a consumer would be at home elsewhere without what it
-/// has seen. The marker of a saga's row lies in
+/// has seen, a stream would be in no list, an event would be numbered again. The marker of a saga's row lies in
 /// `saga_start`, see [`sagas::marker_of`].
-const HELD: [&str; 7] = [ID, IDEMPOTENCY, INBOX_CONSUMER, KV, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_START];
+const HELD: [&str; 10] = [
+    ID,
+    IDEMPOTENCY,
+    INBOX_CONSUMER,
+    KV,
+    SAGA_DEFINITION,
+    SAGA_DEFINITION_HASH,
+    SAGA_START,
+    STREAM,
+    STREAM_REST,
+    EVENT_ID,
+];
 /// Field of a marker: the row's name in quarantine.
 pub const MARK: &str = "quarantined";
 /// Rows of an earlier version taken over in one transaction.

@@ -17,7 +17,7 @@ use super::entry::Entry;
 use super::{read, restore, sagas, weight};
 use crate::fault::store_error;
 use crate::store::SurrealStore;
-use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, QUARANTINE, parts};
+use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, QUARANTINE, RELAY_AT, RELAY_OVERTAKEN, parts};
 
 /// Rows of one page of a walk. They are read with all they hold: a segment, or a whole commit of sagas.
 const WALK_PAGE: usize = 8;
@@ -59,11 +59,16 @@ fn shown_value(value: &Value) -> Json {
 /// Tables of which a row is of all tenants: the first text of its key names a consumer.
 const OF_CONSUMERS: [&str; 2] = [INBOX_SEEN, INBOX_SEEN_DUE];
 
+/// Tables whose keys name a relay before the tenant.
+const OF_RELAYS: [&str; 2] = [RELAY_AT, RELAY_OVERTAKEN];
+
 /// Whose a row is: as its columns say, or its key.
 fn tenant_of(entry: &Entry) -> Option<String> {
     let column = text_of(entry.row.get("tenant"));
-    let key = entry.key.as_ref().filter(|_| !OF_CONSUMERS.contains(&entry.table_name.as_str()));
-    let in_key = || parts(key?).iter().find_map(|part| text_of(Some(part)));
+    let table = entry.table_name.as_str();
+    let key = entry.key.as_ref().filter(|_| !OF_CONSUMERS.contains(&table));
+    let texts_before = usize::from(OF_RELAYS.contains(&table));
+    let in_key = || parts(key?).iter().filter_map(|part| text_of(Some(part))).nth(texts_before);
     column.or_else(in_key).map(str::to_owned)
 }
 

@@ -86,6 +86,17 @@ impl Spoilt {
         read
     }
 
+    /// Notes a row under a key that isn't one of its table, unless it is the marker of one that was moved.
+    pub fn note_misplaced(&mut self, table: &'static str, row: &Row) {
+        if !is_held(&row.fields) {
+            self.note(table, &row.key);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn note(&mut self, table: &'static str, key: &RecordIdKey) {
         self.0.push(Unreadable { table, key: key.clone() });
     }

@@ -13,13 +13,16 @@ use super::refuse_held;
 use crate::inbox::done::done_in;
 use crate::inbox::seen::{records, tidy};
 use crate::owner::outlived;
-use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped};
+use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped, streams};
 use crate::saga::{ended, journal_record, started};
+use crate::streams::keys::{dead_place, due_in, overtaken_in, selected_in, stream_in};
 use crate::tables::{
-    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX,
-    INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD, INBOX_TAKEN, KV, KV_SCOPE,
-    OPERATIONS, OUTBOX, PARKED, SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR,
-    SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD, history_due, part, part_shard, part_text,
+    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, EVENT_ID_DUE, ID, ID_DUE, IDEMPOTENCY,
+    IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD,
+    INBOX_TAKEN, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN, SAGA, SAGA_DEAD, SAGA_DEFINITION,
+    SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD,
+    STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_SHARD, STREAM_TYPE,
+    history_due, part, part_shard, part_text,
 };
 use crate::{dedup, idempotency, kv, transact};
 
@@ -75,6 +78,27 @@ pub fn reader(table: &str) -> Option<Reader> {
         INBOX_SEEN_DUE => |row, _| plain(tidy::note_in(row)),
         INBOX_CONSUMER => |row, _| plain(inbox::home(&row.key, &row.fields)),
         SAGA_DOOR => |row, _| plain(inbox::saga_door(row)),
+        STREAM => |row, _| of_stream(STREAM, row, streams::head(&row.key, &row.fields)),
+        STREAM_REST => |row, _| of_stream(STREAM_REST, row, streams::rest(&row.key, &row.fields)),
+        // One under its number stays where it is, whatever it holds: readers are to hear of it.
+        EVENT => |row, _| plain(streams::chunk(row)),
+        STREAM_DOOR => |row, _| stream_door(row),
+        STREAM_SHARD => |row, _| plain(streams::shard(&row.key, &row.fields)),
+        STREAM_FEED => |row, _| plain(streams::feed(row)),
+        EVENT_ID => |row, _| event_id(row),
+        EVENT_ID_DUE => |row, _| plain(streams::recorded_ids(row)),
+        STREAM_NODE => |row, _| plain(selected_in(&row.key).ok_or_else(|| lacks(STREAM_NODE, &row.key, "id"))),
+        STREAM_TYPE => |row, _| plain(selected_in(&row.key).ok_or_else(|| lacks(STREAM_TYPE, &row.key, "id"))),
+        STREAM_DUE => |row, _| plain(due_in(&row.key).ok_or_else(|| lacks(STREAM_DUE, &row.key, "id"))),
+        STREAM_DEAD => |row, _| {
+            let place = dead_place(&row.key).ok_or_else(|| lacks(STREAM_DEAD, &row.key, "id"));
+            plain(place.and_then(|place| streams::stored_dead(place, row)))
+        },
+        RELAY_AT => |row, _| plain(streams::checkpoint(&row.key, &row.fields)),
+        RELAY_OVERTAKEN => |row, _| {
+            let place = overtaken_in(&row.key).ok_or_else(|| lacks(RELAY_OVERTAKEN, &row.key, "id"));
+            plain(place.and_then(|place| streams::overtaken_range(place, row)))
+        },
         OPERATIONS => |row, _| plain(transact::operation_in(row)),
         AUDIT => |row, _| plain(small::json::<AuditEvent>(AUDIT, row.fields.clone())),
         KV => |row, _| plain(kv::entry_in(row)),
@@ -112,4 +136,24 @@ fn id(row: &Row) -> Result<Content, StoreError> {
         return Err(lacks(ID, &row.key, "id"));
     };
     plain(small::id(&tenant, &id, &row.key, &row.fields))
+}
+
+/// A record that lies under its stream.
+fn of_stream<T>(table: &str, row: &Row, read: Result<T, StoreError>) -> Result<Content, StoreError> {
+    stream_in(&row.key).ok_or_else(|| lacks(table, &row.key, "id"))?;
+    plain(read)
+}
+
+/// What is put on a doorstep is read there by its owner, who moves what has no content.
+fn stream_door(row: &Row) -> Result<Content, StoreError> {
+    match streams::door(row.clone())?.content {
+        Ok(_) => Ok(Content::Row),
+        Err(malformed) => Err(StoreError::Corrupt(malformed.reason)),
+    }
+}
+
+fn event_id(row: &Row) -> Result<Content, StoreError> {
+    let tenant = part_text(&row.key, 0).and_then(|text| Tenant::new(text).ok());
+    let tenant = tenant.ok_or_else(|| lacks(EVENT_ID, &row.key, "id"))?;
+    plain(streams::event_id(&tenant, &row.key, &row.fields))
 }

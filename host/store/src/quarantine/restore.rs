@@ -54,10 +54,11 @@ pub async fn restore(store: &SurrealStore, id: &str) -> Result<Option<(Quarantin
             Ok(Some((_, None))) => tries = 1,
             done => {
                 store.depth_cache().touch();
-                // It may have been a row of a doorstep, of the seen set or of the inbox's history.
+                // It may have been a row of a doorstep, of the seen set, of the inbox's history or of a feed.
                 store.repeats().begin_anew();
                 store.seen_memory().forget_all();
                 store.inbox_fronts().begin_anew();
+                store.feed_fronts().begin_anew();
                 return Ok(done?.and_then(|(row, restored)| restored.map(|restored| (row, restored))));
             }
         }

@@ -14,13 +14,11 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{DoorKey, DoorRow, Malformed};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{
-    Object, RecordIdKey, Row, Value, bool_of, bytes_of, int_of, millis_of, object, text_of, to_json,
-};
+use waybill_surreal::{Object, Row, Value, bool_of, bytes_of, int_of, millis_of, object, text_of, to_json};
 
 use super::{encoded, lacks, unreadable};
 use crate::codec::{CodecError, decode_door, encode_door};
-use crate::tables::{DOOR, part, part_text, parts};
+use crate::tables::{DOOR, door_stamp_in};
 
 /// Messages of one packed row, in bytes of their weight: a larger group is cut, so that a page of rows stays bounded.
 pub const GROUP_BYTES_MAX: usize = 1024 * 1024;
@@ -49,18 +47,9 @@ pub fn cut(messages: &[Arc<Message>]) -> Vec<&[Arc<Message>]> {
     rows
 }
 
-/// The stamp in a row's key, which has four parts: a row under any other could not be removed by its stamp.
-fn stamp(key: &RecordIdKey) -> Option<DoorKey> {
-    if parts(key).len() != 4 {
-        return None;
-    }
-    let ordinal = u32::try_from(part(key, 2)?).ok()?;
-    Some(DoorKey { nanos: part(key, 1)?, ordinal, ulid: part_text(key, 3)?.to_owned() })
-}
-
 pub fn door(row: Row) -> Result<DoorRow, StoreError> {
     let Row { key: record, fields } = row;
-    let key = stamp(&record).ok_or_else(|| lacks(DOOR, &record, "id"))?;
+    let key = door_stamp_in(&record).ok_or_else(|| lacks(DOOR, &record, "id"))?;
     let content = match bytes_of(fields.get("data")) {
         Some(data) => match decode_door(&data) {
             Ok(messages) => Ok(messages),
@@ -75,7 +64,7 @@ pub fn door(row: Row) -> Result<DoorRow, StoreError> {
 }
 
 /// The row as JSON text, with bytes in base64.
-fn raw(fields: Object) -> String {
+pub(super) fn raw(fields: Object) -> String {
     match to_json(Value::Object(fields)) {
         Ok(json) => json.to_string(),
         Err(fault) => format!("(it can't be shown: {fault})"),

@@ -10,6 +10,7 @@ pub mod segment;
 pub mod shard;
 pub mod small;
 pub mod stopped;
+pub mod streams;
 
 use waybill_core::port::store::StoreError;
 use waybill_surreal::RecordIdKey;

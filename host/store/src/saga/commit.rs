@@ -21,6 +21,7 @@ use crate::owner::read;
 use crate::quarantine::{SetAside, Spoilt, read_for_quarantine, set_aside};
 use crate::rows::{encoded, saga as rows, saga_small};
 use crate::store::{SurrealStore, finish};
+use crate::streams;
 use crate::tables::{
     SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, beat_key,
     saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
@@ -59,8 +60,9 @@ pub async fn commit(store: &SurrealStore, commit: &SagaCommit) -> Result<(), Sto
     }
     let changes = changes_of(commit)?;
     let doors = door_rows(&commit.messages)?;
+    let events = streams::door_rows(&commit.events)?;
     let transaction = store.begin(true).await?;
-    let worked = guarded(store, transaction.as_ref(), commit, changes, doors).await;
+    let worked = guarded(store, transaction.as_ref(), commit, changes, (doors, events)).await;
     finish(transaction, worked).await
 }
 
@@ -152,12 +154,15 @@ impl Changes {
     }
 }
 
+/// What goes to doorsteps with the commit: groups of messages with their places, and events with their shards.
+type DoorRows = (Vec<(DoorGroupAt, Object)>, Vec<(ShardId, Object)>);
+
 async fn guarded(
     store: &SurrealStore,
     transaction: &dyn Transaction,
     commit: &SagaCommit,
     changes: Changes,
-    doors: Vec<(DoorGroupAt, Object)>,
+    (doors, events): DoorRows,
 ) -> Result<(), StoreError> {
     let (stands, swept) = place::shard(transaction, commit.shard).await?;
     if (stands.token, stands.beat) != (commit.expect_token, commit.expect_beat) {
@@ -193,6 +198,7 @@ async fn guarded(
     for saga in aside {
         set_aside(transaction, saga).await?;
     }
+    streams::put_door_rows(store, transaction, events).await?;
     put_door_rows(store, transaction, doors).await
 }
 

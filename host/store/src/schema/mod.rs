@@ -26,6 +26,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 5, name: "retention", text: include_str!("0005_retention.surql") },
     Migration { number: 6, name: "door_stamps", text: DOOR_STAMPS },
     Migration { number: 7, name: "inbox", text: include_str!("0007_inbox.surql") },
+    Migration { number: 8, name: "streams", text: include_str!("0008_streams.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");

@@ -84,7 +84,7 @@ async fn malformed_doorstep_rows_are_reported_between_good_ones() {
         .await
         .unwrap();
     sql(&store, "CREATE outbox_door:[0, 3, 0, 'c'] SET data = <bytes> 'WBGjunkjunk'").await.unwrap();
-    store.transact(Vec::new(), vec![group("good")], None).await.unwrap();
+    store.transact(Vec::new(), vec![group("good")], Default::default(), None).await.unwrap();
     let rows = door(&store, ShardId(0)).await;
     let bad: Vec<_> = rows.iter().filter_map(|row| row.content.clone().err()).collect();
     assert_eq!((rows.len(), bad.len()), (4, 3));

@@ -156,7 +156,7 @@ async fn a_clock_that_was_set_back_puts_nothing_before_what_lies_there() {
     sql(&store, ahead).await.unwrap();
     sql(&store, &enqueue("second")).await.unwrap();
     let third = DoorGroup { shard: ShardId(0), messages: vec![Arc::new(message("third"))] };
-    store.transact(Vec::new(), vec![third], None).await.unwrap();
+    store.transact(Vec::new(), vec![third], Default::default(), None).await.unwrap();
     sql(&store, &enqueue("fourth")).await.unwrap();
     let ids: Vec<String> =
         messages(&store, ShardId(0)).await.iter().map(|message| message.id.as_str().to_owned()).collect();
@@ -170,8 +170,8 @@ async fn an_event_of_a_business_table_can_enqueue() {
         fn::waybill::enqueue({ topic: 'bus:orders', payload: $after, id: <string> record::id($after.id) }) }";
     sql(&store, text).await.unwrap();
     let create = |query: &str| vec![Statement { query: query.into(), bindings: serde_json::Map::new() }];
-    store.transact(create("CREATE orders:7 SET total = 5"), Vec::new(), None).await.unwrap();
-    store.transact(create("CREATE orders:7 SET total = 6"), Vec::new(), None).await.unwrap_err();
+    store.transact(create("CREATE orders:7 SET total = 5"), Vec::new(), Default::default(), None).await.unwrap();
+    store.transact(create("CREATE orders:7 SET total = 6"), Vec::new(), Default::default(), None).await.unwrap_err();
     let found = messages(&store, ShardId(0)).await;
     assert_eq!(found.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["7"]);
 }

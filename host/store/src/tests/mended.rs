@@ -50,6 +50,7 @@ async fn write(store: &SurrealStore, journal: Vec<JournalEntry>, writes: Vec<Sag
         record,
         journal,
         writes,
+        events: Vec::new(),
         messages: Vec::new(),
         door: Vec::new(),
     };

@@ -13,6 +13,7 @@ mod rebuilt;
 mod restored;
 mod saga_codec;
 mod sagas;
+mod streams;
 mod transact;
 mod unreadable;
 mod walls;

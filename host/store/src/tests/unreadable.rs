@@ -20,7 +20,7 @@ use waybill_core::saga::id::{DefinitionHash, SagaId, SagaKey};
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::samples::{Owner, SHARD, dead, parked, scheduled, segment, seq};
 
-use super::{inbox, memory, sql};
+use super::{inbox, memory, sql, streams};
 use crate::SurrealStore;
 use crate::quarantine::reader;
 use crate::tables::{self, *};
@@ -42,8 +42,9 @@ const PARTS: [(&str, &str); 7] = [
 fn misplaced(table: &str) -> &'static [&'static str] {
     match table {
         // A key of five parts can't be removed by the stamp that its first four make.
-        DOOR => &["[0, 1, 0, 'x', 'more']"],
+        DOOR | STREAM_DOOR => &["[0, 1, 0, 'x', 'more']"],
         DEAD | INBOX | INBOX_DEAD => &["[0, 7.5]", "[0, 7, 1]"],
+        STREAM_DEAD => &["[0, 7]", "[0, 7, 'x']"],
         _ => &[],
     }
 }
@@ -52,14 +53,25 @@ fn misplaced(table: &str) -> &'static [&'static str] {
 fn place(table: &str) -> &'static str {
     match table {
         OUTBOX => "[0, 'x']",
-        DOOR => "[0, 1]",
-        tables::SHARD | SAGA_SHARD | INBOX_SHARD => "0",
+        DOOR | STREAM_DOOR => "[0, 1]",
+        tables::SHARD | SAGA_SHARD | INBOX_SHARD | STREAM_SHARD => "0",
         PARKED | DEAD | INBOX | INBOX_DEAD | INBOX_DONE | INBOX_TAKEN => "[0, 7]",
         // Where counters behind `m-` lie, as something that a commit added.
         INBOX_SEEN => "[0, 'ship', 1, 'm-', 0, 1, 7]",
         INBOX_SEEN_DUE => "[0, 0, 0]",
         INBOX_CONSUMER => "bad",
         SAGA_DOOR => "[0, 0, 7, 1]",
+        STREAM | STREAM_REST | EVENT_ID => "['acme', 'bad']",
+        // One under a number stays where it is.
+        EVENT => "['acme', 'good', 1, 2]",
+        EVENT_ID_DUE => "[7, 'bad']",
+        STREAM_FEED => "[0, 7]",
+        STREAM_NODE => "['acme', 'n', 'good', 'more']",
+        STREAM_DUE => "[0, 7, 'acme', 'a b']",
+        STREAM_TYPE => "['acme', 'T', 'good', 'more']",
+        RELAY_AT => "['mail', 'acme', 'good']",
+        STREAM_DEAD => "[0, 7, 0]",
+        RELAY_OVERTAKEN => "['mail', 'acme', 'good', 7]",
         SCHEDULED => "[0, 7, 'id']",
         DONE => "[0, 7, 1]",
         ID | IDEMPOTENCY => "['acme', 'bad']",
@@ -141,6 +153,7 @@ async fn read_all(store: &SurrealStore) -> String {
     store.shard(SHARD).await.unwrap();
     store.acquire(SHARD, 1, 1).await.unwrap();
     seen.push(inbox::read_all(store).await);
+    seen.push(streams::read_all(store).await);
     seen.join("\n")
 }
 
@@ -155,6 +168,7 @@ async fn populated() -> SurrealStore {
     ];
     Owner::new().commit(&store, writes).await;
     inbox::one_of_each(&store).await;
+    streams::one_of_each(&store).await;
     store
 }
 

@@ -7,8 +7,8 @@ mod session;
 mod stamps;
 
 pub use repeats::Repeats;
-pub(crate) use run::{DoorGroupAt, door_rows, put_door_rows};
-pub use session::{BusinessError, BusinessTransaction, enqueue_in_tx};
+pub(crate) use run::{DoorGroupAt, door_rows, door_stamp, put_door_rows};
+pub use session::{AppendedInTx, BusinessError, BusinessTransaction, append_in_tx, enqueue_in_tx};
 pub use stamps::Stamps;
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
 };
+use waybill_core::streams::joint::JointAppends;
 use waybill_surreal::{Bound, RecordIdKey, Row, object, text, text_of};
 
 use crate::fault::store_error;
@@ -42,9 +43,10 @@ impl TransactStore for SurrealStore {
         &self,
         statements: Vec<Statement>,
         messages: Vec<DoorGroup>,
+        events: JointAppends,
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError> {
-        run::transact(self, &statements, &messages, conclusion.as_ref()).await
+        run::transact(self, &statements, (&messages, &events), conclusion.as_ref()).await
     }
 
     async fn put_operation(&self, operation: &Operation) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! A caller's transaction: statements, then the messages on their doorsteps, committed together.
+//! A caller's transaction: statements, then events, then the messages on their doorsteps, committed together.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,6 +9,7 @@ use waybill_core::ids::ShardId;
 use waybill_core::outbox::records::DoorKey;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted};
+use waybill_core::streams::joint::{JointAppends, is_repeat};
 use waybill_surreal::{Bindings, Fault, Object, Reads, Transaction, Value, from_json, int_of, to_json};
 
 use super::repeats::Attempt;
@@ -16,8 +17,10 @@ use crate::fault::store_error;
 use crate::guard::{Checked, Held, Names, check, scan_of};
 use crate::idempotency::conclude;
 use crate::owner::read::door_newest;
+use crate::quarantine::Spoilt;
 use crate::rows::door::{cut, of_group};
 use crate::store::{SurrealStore, finish};
+use crate::streams::Joint;
 use crate::tables::{DOOR, ID, door_key, id_key};
 
 /// Text of the statements that stay parsed until they run, in bytes: what is parsed takes many times its text. Those behind it are
@@ -27,7 +30,7 @@ const PARSED_BYTES_MAX: usize = 128 * 1024;
 pub async fn transact(
     store: &SurrealStore,
     statements: &[Statement],
-    groups: &[DoorGroup],
+    (groups, events): (&[DoorGroup], &JointAppends),
     conclusion: Option<&Conclusion>,
 ) -> Result<Transacted, StoreError> {
     if !statements.is_empty() {
@@ -48,14 +51,22 @@ pub async fn transact(
     let rows = door_rows(groups)?;
 
     let transaction = store.begin(true).await?;
-    let worked = work(store, transaction.as_ref(), &mut attempt, checked, groups, rows).await;
+    let mut spoilt = Spoilt::default();
+    let worked = Joint::decide(store, transaction.as_ref(), events, &mut spoilt).await;
+    let worked = match worked {
+        Ok(joint) => work(store, transaction.as_ref(), &mut attempt, checked, (groups, rows), (events, joint)).await,
+        Err(error) => Err(error),
+    };
     let worked = match (worked, conclusion) {
         (Ok(done), Some(conclusion)) => conclude(transaction.as_ref(), conclusion, &done).await.map(|()| done),
         (worked, _) => worked,
     };
-    let done = finish(transaction, worked).await?;
-    attempt.committed();
-    Ok(done)
+    let done = finish(transaction, worked).await;
+    store.set_aside(spoilt).await;
+    if done.is_ok() {
+        attempt.committed();
+    }
+    done
 }
 
 async fn work(
@@ -63,9 +74,13 @@ async fn work(
     transaction: &dyn Transaction,
     attempt: &mut Attempt<'_>,
     checked: Vec<(usize, &Statement, Option<Checked>)>,
-    groups: &[DoorGroup],
-    rows: Vec<(DoorGroupAt, Object)>,
+    (groups, rows): (&[DoorGroup], Vec<(DoorGroupAt, Object)>),
+    (events, joint): (&JointAppends, Joint),
 ) -> Result<Transacted, StoreError> {
+    let refused = |refusal| StoreError::Append(Box::new(refusal));
+    if is_repeat(events, &joint.answers(), groups).map_err(refused)? {
+        return Ok(Transacted { results: Vec::new(), seqs: joint.seqs(), is_repeat: true });
+    }
     refuse_taken_ids(transaction, groups).await?;
     attempt.refuse_waiting(transaction, groups).await?;
     let mut lets: HashMap<String, Value> = HashMap::new();
@@ -88,8 +103,10 @@ async fn work(
             None => to_json(value).map_err(store_error)?,
         });
     }
+    let seqs = joint.seqs();
+    joint.write(store, transaction, events).await?;
     put_door_rows(store, transaction, rows).await?;
-    Ok(Transacted { results })
+    Ok(Transacted { results, seqs, is_repeat: false })
 }
 
 /// Puts rows on their doorsteps. Call it at the end: a row's stamp shouldn't be older than its commit by the time that the rest
@@ -102,19 +119,29 @@ pub(crate) async fn put_door_rows(
     if rows.is_empty() {
         return Ok(());
     }
-    let clock = store.door_nanos().await?;
-    for shard in rows.iter().map(|(at, _)| at.shard).collect::<HashSet<_>>() {
-        // `fn::waybill::enqueue` may have put it there before the clock was set back.
-        if let Some(newest) = door_newest(transaction, shard, clock).await? {
-            store.stamps().begin_after(newest);
-        }
-    }
-    let nanos = store.stamps().next(clock);
+    let nanos = door_stamp(store, transaction, DOOR, rows.iter().map(|(at, _)| at.shard).collect()).await?;
     for (at, fields) in rows {
         let key = DoorKey { nanos, ordinal: at.ordinal, ulid: Ulid::new().to_string() };
         transaction.put(DOOR, door_key(at.shard, &key), fields).await.map_err(store_error)?;
     }
     Ok(())
+}
+
+/// The stamp of rows that are put on these shards' doorsteps now: behind all that lies there.
+pub(crate) async fn door_stamp(
+    store: &SurrealStore,
+    transaction: &dyn Transaction,
+    doorstep: &'static str,
+    shards: HashSet<ShardId>,
+) -> Result<u64, StoreError> {
+    let clock = store.door_nanos().await?;
+    for shard in shards {
+        // A client's function may have put it there before the clock was set back.
+        if let Some(newest) = door_newest(transaction, doorstep, shard, clock).await? {
+            store.stamps().begin_after(newest);
+        }
+    }
+    Ok(store.stamps().next(clock))
 }
 
 /// Runs what was checked of one statement.

@@ -1,30 +1,39 @@
-//! A business transaction of a Rust application that holds the store itself: statements and messages, committed together.
+//! A business transaction of a Rust application that holds the store itself: statements, messages and events, committed together.
 
 use std::collections::{HashMap, HashSet};
 
 use ulid::Ulid;
 use waybill_core::error::InputError;
-use waybill_core::ids::{MessageId, ShardId};
+use waybill_core::ids::{EventId, MessageId, ShardId};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::DoorKey;
+use waybill_core::port::service::streams::{AppendRequest, StreamError};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{DoorGroup, Statement};
+use waybill_core::streams::event::EventLimits;
+use waybill_core::streams::joint::{JointAppends, JointEvent, sort};
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Transaction, Value, to_json};
 
 use super::run::{refuse_taken_ids, run};
 use crate::fault::store_error;
 use crate::guard::{Checked, Held, check};
+use crate::quarantine::Spoilt;
 use crate::rows::door::of_group;
 use crate::store::SurrealStore;
+use crate::streams::Joint;
 use crate::tables::{DOOR, door_key};
 
-/// Why a message or statement wasn't taken into a [`BusinessTransaction`].
+/// Why a message, an event or a statement wasn't taken into a [`BusinessTransaction`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusinessError {
     /// The message is wrong.
     #[error(transparent)]
     Message(#[from] InputError),
+    /// The events are wrong, or their stream ends elsewhere. Nothing of them was written; cancel the transaction unless it is right
+    /// without them.
+    #[error(transparent)]
+    Events(#[from] StreamError),
     /// The statement or the store failed. The transaction can only be cancelled after it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -90,7 +99,7 @@ impl BusinessTransaction {
         }
     }
 
-    /// Commits statements and messages together. [`StoreError::Conflict`] proves that nothing was written: run it all again.
+    /// Commits statements, messages and events together. [`StoreError::Conflict`] proves that nothing was written: run it all again.
     pub async fn commit(self) -> Result<(), StoreError> {
         self.transaction.commit().await.map_err(store_error)
     }
@@ -129,4 +138,51 @@ pub async fn enqueue_in_tx(
     let fields = of_group(&group.messages)?;
     tx.transaction.put(DOOR, door_key(shard, &key), fields).await.map_err(store_error)?;
     Ok(id)
+}
+
+/// Events that [`append_in_tx`] put into a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendedInTx {
+    pub ids: Vec<EventId>,
+    /// Their numbers when the transaction commits; none = the owner of the stream's shard gives them after that.
+    pub seqs: Option<Vec<u64>>,
+}
+
+/// Appends events of one stream in a business transaction. Without `expected_seq` they never make it fail; with it the transaction fails
+/// where the stream ends elsewhere, now or when it commits. Ids that were numbered before with the same content answer the first numbers.
+/// `limits` are those of the host's configuration for this stream.
+pub async fn append_in_tx(
+    tx: &mut BusinessTransaction,
+    request: AppendRequest,
+    limits: &EventLimits,
+) -> Result<AppendedInTx, BusinessError> {
+    let now = UnixMillis(tx.store.door_nanos().await? / 1_000_000);
+    let AppendRequest { stream, events, mut expected_seq } = request;
+    let asked =
+        events.into_iter().map(|event| JointEvent { stream: stream.clone(), event, expected_seq: expected_seq.take() });
+    let sorted = sort(asked.collect(), (tx.store.shards(), now), |_, stream, input| {
+        let is_indexed = input.id.is_some();
+        let id = input.id.clone().map_or_else(|| EventId::new(Ulid::new().to_string()), Ok)?;
+        input.into_event(|| id, now).admit(&stream.name, limits, is_indexed)
+    })?;
+    let ids = sorted.ids().map(|(id, _)| id.clone()).collect();
+    let seqs = append(tx, &sorted.appends).await?;
+    Ok(AppendedInTx { ids, seqs: seqs.into_iter().next().flatten() })
+}
+
+async fn append(tx: &BusinessTransaction, appends: &JointAppends) -> Result<Vec<Option<Vec<u64>>>, BusinessError> {
+    let mut spoilt = Spoilt::default();
+    let decided = Joint::decide(&tx.store, tx.transaction.as_ref(), appends, &mut spoilt).await;
+    if !spoilt.is_empty() {
+        // In a task of its own: it may have to wait for the end of this transaction.
+        let store = tx.store.clone();
+        tokio::spawn(async move { store.set_aside(spoilt).await });
+    }
+    let joint = decided.map_err(|error| match error {
+        StoreError::Append(refusal) => BusinessError::Events(StreamError::Exact(*refusal)),
+        error => BusinessError::Store(error),
+    })?;
+    let seqs = joint.seqs();
+    joint.write(&tx.store, tx.transaction.as_ref(), appends).await?;
+    Ok(seqs)
 }

@@ -59,7 +59,9 @@ async fn commit(store: &SurrealStore, id: &str, bytes: usize) -> bool {
         let bindings = json!({ "row": { "id": id, "text": "x".repeat(bytes) } }).as_object().cloned().unwrap();
         Statement { query: format!("CREATE {table} CONTENT $row"), bindings }
     };
-    let done = store.transact(vec![statement("large", bytes), statement("small", 10)], Vec::new(), None).await;
+    let done = store
+        .transact(vec![statement("large", bytes), statement("small", 10)], Vec::new(), Default::default(), None)
+        .await;
     if let Err(error) = &done {
         eprintln!("{id}: {error}");
     }
@@ -71,7 +73,9 @@ async fn ids(store: &SurrealStore, table: &str) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = BTreeSet::new();
     loop {
         let query = format!("SELECT VALUE record::id(id) FROM {table} LIMIT {IDS_A_PAGE} START {}", all.len());
-        let done = store.transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new(), None).await;
+        let done = store
+            .transact(vec![Statement { query, bindings: serde_json::Map::new() }], Vec::new(), Default::default(), None)
+            .await;
         let page: Vec<String> = serde_json::from_value(done.unwrap().results[0].clone()).unwrap();
         let last = page.len() < IDS_A_PAGE;
         all.extend(page);

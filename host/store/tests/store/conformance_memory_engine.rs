@@ -9,3 +9,4 @@ async fn open() -> ((), SurrealStore) {
 waybill_testkit::store_conformance!(open);
 waybill_testkit::saga_store_conformance!(open);
 waybill_testkit::inbox_store_conformance!(open);
+waybill_testkit::stream_store_conformance!(open);

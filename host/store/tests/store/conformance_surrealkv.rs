@@ -28,6 +28,7 @@ async fn open_with(memtable_bytes: u64) -> (tempfile::TempDir, SurrealStore) {
 waybill_testkit::store_conformance!(open);
 waybill_testkit::saga_store_conformance!(open);
 waybill_testkit::inbox_store_conformance!(open);
+waybill_testkit::stream_store_conformance!(open);
 
 #[tokio::test]
 async fn a_commit_that_is_too_large_is_refused_and_leaves_nothing() {

@@ -44,7 +44,7 @@ async fn write(store: &SurrealStore, id: &str, bytes: usize) {
 
 /// Until it is in: on a busy machine it may be open for so long that it has to give way.
 async fn transact(store: &SurrealStore, statement: Statement) {
-    while let Err(error) = store.transact(vec![statement.clone()], Vec::new(), None).await {
+    while let Err(error) = store.transact(vec![statement.clone()], Vec::new(), Default::default(), None).await {
         assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
     }
 }
@@ -59,7 +59,7 @@ async fn ids_by(store: &SurrealStore, page_rows: usize) -> Vec<String> {
     loop {
         let query = format!("SELECT VALUE record::id(id) FROM item LIMIT {page_rows} START {}", all.len());
         let statement = Statement { query, bindings: serde_json::Map::new() };
-        let done = store.transact(vec![statement], Vec::new(), None).await.unwrap();
+        let done = store.transact(vec![statement], Vec::new(), Default::default(), None).await.unwrap();
         let page: Vec<String> = serde_json::from_value(done.results[0].clone()).unwrap();
         let last = page.len() < page_rows;
         all.extend(page);
@@ -292,7 +292,7 @@ async fn a_transaction_that_is_too_large_is_refused_and_stops_nobody() {
     // A small text, and more than the buffer once it is in every row.
     let bindings = json!({ "text": "x".repeat(100_000) }).as_object().cloned().unwrap();
     let update = Statement { query: "UPDATE item SET text = $text RETURN NONE".into(), bindings };
-    let error = store.transact(vec![update], Vec::new(), None).await.unwrap_err();
+    let error = store.transact(vec![update], Vec::new(), Default::default(), None).await.unwrap_err();
     assert_eq!(error.code().as_str(), "STORAGE.TOO_LARGE", "{error}");
     write(&store, "after", 100).await;
     assert_eq!(ids(&store).await.len(), 101);
@@ -308,12 +308,12 @@ async fn a_commit_beside_which_the_log_was_rotated_is_told_as_unknown() {
     fs::write(root.path().join("wal/00000000000000000001.wal"), "").unwrap();
     let row = json!({ "row": { "id": "beside" } }).as_object().cloned().unwrap();
     let create = Statement { query: "CREATE item CONTENT $row".into(), bindings: row };
-    let told = store.transact(vec![create], Vec::new(), None).await.unwrap_err();
+    let told = store.transact(vec![create], Vec::new(), Default::default(), None).await.unwrap_err();
     assert!(matches!(&told, StoreError::Unavailable(text) if text.contains("rotated")), "{told:?}");
     // It goes on by itself, as soon as the database is open again.
     let again = async {
         let look = Statement { query: "RETURN 1".into(), bindings: serde_json::Map::new() };
-        while store.transact(vec![look.clone()], Vec::new(), None).await.is_err() {
+        while store.transact(vec![look.clone()], Vec::new(), Default::default(), None).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

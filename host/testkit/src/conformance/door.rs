@@ -18,7 +18,7 @@ pub(super) fn group(shard: ShardId, messages: Vec<Message>) -> DoorGroup {
 
 async fn put(store: &impl Store, shard: ShardId, names: &[&str]) {
     let messages = names.iter().map(|name| message(name)).collect();
-    store.transact(Vec::new(), vec![group(shard, messages)], None).await.unwrap();
+    store.transact(Vec::new(), vec![group(shard, messages)], Default::default(), None).await.unwrap();
 }
 
 async fn all(store: &impl Store, shard: ShardId) -> Vec<DoorRow> {
@@ -32,7 +32,7 @@ fn names(rows: &[DoorRow]) -> Vec<String> {
 
 pub async fn a_group_comes_back_in_order_with_all_fields(store: &impl Store) {
     let messages = vec![full_message("z"), message("a"), full_message("m")];
-    store.transact(Vec::new(), vec![group(SHARD, messages.clone())], None).await.unwrap();
+    store.transact(Vec::new(), vec![group(SHARD, messages.clone())], Default::default(), None).await.unwrap();
     let found: Vec<Message> = all(store, SHARD)
         .await
         .iter()
@@ -125,8 +125,11 @@ pub async fn a_taken_id_refuses_the_whole_transaction(store: &impl Store) {
     Owner::new().commit(store, vec![Write::PutId { record: Arc::new(record), create: true }]).await;
     let mut stranger = full_message("taken");
     stranger.tenant = tenant("other");
-    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])], None).await.unwrap();
-    let error = store.transact(Vec::new(), vec![group(SHARD, vec![message("free"), taken])], None).await.unwrap_err();
+    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])], Default::default(), None).await.unwrap();
+    let error = store
+        .transact(Vec::new(), vec![group(SHARD, vec![message("free"), taken])], Default::default(), None)
+        .await
+        .unwrap_err();
     assert!(matches!(&error, StoreError::Exists(text) if text.contains("taken")), "{error:?}");
     assert_eq!(all(store, SHARD).await.len(), 1);
     assert_eq!(store.id(&tenant("other"), &id("taken")).await.unwrap(), None);
@@ -137,32 +140,32 @@ pub async fn an_id_on_the_doorstep_refuses_a_transaction_with_statements(store: 
         let statements = if with_statements { full_message(name).statements } else { None };
         vec![group(SHARD, vec![Message { statements, ..full_message(name) }])]
     };
-    store.transact(Vec::new(), of("with", true), None).await.unwrap();
-    store.transact(Vec::new(), of("without", false), None).await.unwrap();
+    store.transact(Vec::new(), of("with", true), Default::default(), None).await.unwrap();
+    store.transact(Vec::new(), of("without", false), Default::default(), None).await.unwrap();
     for name in ["with", "without"] {
-        let error = store.transact(Vec::new(), of(name, true), None).await.unwrap_err();
+        let error = store.transact(Vec::new(), of(name, true), Default::default(), None).await.unwrap_err();
         assert!(matches!(&error, StoreError::Exists(text) if text.contains(name)), "{error:?}");
     }
     // Another tenant's is another, and without statements nothing runs twice: the owner sorts it out.
     let stranger = Message { tenant: tenant("other"), ..full_message("with") };
-    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])], None).await.unwrap();
-    store.transact(Vec::new(), of("with", false), None).await.unwrap();
+    store.transact(Vec::new(), vec![group(SHARD, vec![stranger])], Default::default(), None).await.unwrap();
+    store.transact(Vec::new(), of("with", false), Default::default(), None).await.unwrap();
     assert_eq!(names(&all(store, SHARD).await), ["with", "without", "with", "with"]);
     // Rows that are taken in don't hide what lies behind them.
     let rows = all(store, SHARD).await;
     Owner::new().commit(store, vec![Write::DeleteDoor(rows[0].key.clone())]).await;
     for name in ["with", "without"] {
-        let error = store.transact(Vec::new(), of(name, true), None).await.unwrap_err();
+        let error = store.transact(Vec::new(), of(name, true), Default::default(), None).await.unwrap_err();
         assert!(matches!(error, StoreError::Exists(_)), "{error:?}");
     }
-    store.transact(Vec::new(), of("new", true), None).await.unwrap();
-    let error = store.transact(Vec::new(), of("new", true), None).await.unwrap_err();
+    store.transact(Vec::new(), of("new", true), Default::default(), None).await.unwrap();
+    let error = store.transact(Vec::new(), of("new", true), Default::default(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists(_)), "{error:?}");
 }
 
 pub async fn groups_of_several_shards_commit_together(store: &impl Store) {
     let groups = (0..5_u16).map(|n| group(ShardId(n), vec![message(&format!("m{n}"))])).collect();
-    store.transact(Vec::new(), groups, None).await.unwrap();
+    store.transact(Vec::new(), groups, Default::default(), None).await.unwrap();
     for n in 0..5_u16 {
         assert_eq!(names(&all(store, ShardId(n)).await), [format!("m{n}")]);
     }

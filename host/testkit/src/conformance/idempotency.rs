@@ -269,12 +269,13 @@ pub async fn a_transaction_finishes_a_key_with_its_commit_or_not_at_all(store: &
     act(store, "k", begin_as("a"), 0).await;
     act(store, "k", begin_as("b"), 10).await;
     let send = |name: &str| vec![group(ShardId(0), vec![message(name)])];
-    let lost = store.transact(Vec::new(), send("stale"), Some(conclude("a", "1", 11))).await.unwrap_err();
+    let lost =
+        store.transact(Vec::new(), send("stale"), Default::default(), Some(conclude("a", "1", 11))).await.unwrap_err();
     assert_eq!((lost.code().as_str(), lost.retryable()), ("TX.LEASE_LOST", false));
     assert!(store.door(ShardId(0), 0, u64::MAX >> 1, None, 10).await.unwrap().is_empty());
-    store.transact(Vec::new(), send("good"), Some(conclude("b", "2", 12))).await.unwrap();
+    store.transact(Vec::new(), send("good"), Default::default(), Some(conclude("b", "2", 12))).await.unwrap();
     assert_eq!(store.door(ShardId(0), 0, u64::MAX >> 1, None, 10).await.unwrap().len(), 1);
     assert_eq!(act(store, "k", begin_as("c"), 13).await, succeeded(Answer::of_json("2")));
     // The same conclusion again, as after an unknown outcome.
-    store.transact(Vec::new(), Vec::new(), Some(conclude("b", "2", 14))).await.unwrap();
+    store.transact(Vec::new(), Vec::new(), Default::default(), Some(conclude("b", "2", 14))).await.unwrap();
 }

@@ -23,6 +23,12 @@ pub mod sagas;
 pub mod samples;
 pub mod segments;
 pub mod stopped;
+pub mod stream_exact;
+pub mod stream_joint;
+pub mod stream_owner;
+pub mod stream_reads;
+pub mod stream_samples;
+pub mod streams;
 
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::direct_store::DirectStore;
@@ -211,8 +217,62 @@ macro_rules! inbox_store_conformance {
     };
 }
 
+/// The same for the port of event streams.
+#[macro_export]
+macro_rules! stream_store_conformance {
+    ($open:path) => {
+        $crate::store_conformance!(@tests $open;
+            streams: streams_of_a_shard_without_a_record_are_the_default_record
+            streams: a_record_of_streams_comes_back_as_it_was_written
+            streams: a_stale_commit_of_streams_changes_nothing
+            streams: of_two_commits_of_streams_at_once_exactly_one_goes_in
+            streams: a_commit_that_finds_a_head_elsewhere_writes_nothing_and_says_where_it_stands
+            streams: events_on_the_doorstep_come_back_in_order_with_all_that_they_say
+            streams: the_doorstep_of_streams_is_read_in_pages_up_to_a_stamp
+            streams: a_row_that_was_taken_in_is_gone_and_a_stray_lies_on_its_own_doorstep
+            streams: a_pass_finds_the_ids_and_the_streams_of_its_rows_and_those_asked_for
+            streams: what_the_feed_has_not_named_is_found_in_order_and_in_parts
+            streams: old_ids_are_forgotten_and_may_be_used_again
+            streams: an_id_is_put_once_and_nothing_of_a_commit_with_one_that_is_there_is_written
+            stream_exact: an_exact_append_numbers_itself_and_leaves_a_note_for_the_owner
+            stream_exact: a_look_ends_at_so_many_bytes_of_exact_appends_and_leaves_the_rows_behind_them
+            stream_exact: an_exact_append_at_another_end_is_refused_and_leaves_nothing
+            stream_exact: a_repeated_exact_append_answers_the_first_result
+            stream_exact: of_many_exact_appends_at_once_each_number_is_given_once
+            stream_exact: of_an_exact_append_and_an_owner_who_numbers_one_gets_the_number
+            stream_exact: an_owner_who_adopts_disturbs_no_exact_append
+            stream_joint: events_of_a_transaction_commit_with_its_messages
+            stream_joint: a_stream_that_ends_elsewhere_undoes_the_whole_transaction
+            stream_joint: a_transaction_whose_events_are_there_is_a_repeat_as_a_whole
+            stream_joint: of_many_transactions_at_one_end_exactly_one_goes_in
+            stream_joint: events_of_a_step_commit_with_its_state_and_its_messages
+            stream_joint: events_of_a_handler_commit_with_its_mark
+            streams: what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows
+            stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
+            stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes
+            stream_owner: events_with_numbers_from_elsewhere_are_named_from_the_first_that_is_kept
+            stream_owner: rows_that_say_when_streams_are_due_come_by_time_and_by_shard
+            stream_owner: who_takes_over_goes_on_where_the_one_before_ended
+            stream_reads: a_stream_that_is_not_there_is_empty
+            stream_reads: a_slice_goes_on_behind_any_position_whatever_was_merged
+            stream_reads: a_slice_ends_at_its_bytes_and_has_one_chunk_at_least
+            stream_reads: what_is_kept_of_a_stream_is_told_with_what_is_left_of_it
+            stream_reads: the_feed_comes_in_order_until_it_is_trimmed
+            stream_reads: a_feed_record_comes_with_its_events_whatever_was_merged
+            stream_reads: streams_are_scanned_by_name_and_by_what_selects_them
+            stream_reads: streams_are_listed_by_name_in_pages_with_where_they_stand
+            stream_reads: who_scans_again_reads_what_he_lacks
+            stream_reads: checkpoints_come_back_and_relays_read_on_behind_them
+            stream_reads: dead_letters_and_what_a_relay_never_had_are_listed_in_pages
+            stream_reads: a_relay_goes_through_all_streams_of_its_shard
+        );
+    };
+}
+
 #[cfg(test)]
 mod tests {
+    use waybill_core::streams::name::StreamKey;
+
     use crate::memory_store::MemoryStore;
 
     async fn open() -> ((), MemoryStore) {
@@ -222,6 +282,13 @@ mod tests {
     crate::store_conformance!(open);
     crate::saga_store_conformance!(open);
     crate::inbox_store_conformance!(open);
+    crate::stream_store_conformance!(open);
+
+    #[tokio::test]
+    async fn a_chunk_that_can_not_be_read_is_an_error_at_its_range() {
+        let spoil = async |store: &MemoryStore, of: &StreamKey, last| store.spoil_chunk(of, last);
+        super::stream_reads::a_chunk_that_can_not_be_read_is_an_error_at_its_range(&MemoryStore::new(), spoil).await;
+    }
 
     #[tokio::test]
     async fn a_commit_that_is_too_large_is_refused_and_leaves_nothing() {

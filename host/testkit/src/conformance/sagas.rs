@@ -115,6 +115,7 @@ pub(super) fn next(before: &SagaShardRecord) -> SagaCommit {
         record,
         journal: Vec::new(),
         writes: Vec::new(),
+        events: Vec::new(),
         messages: Vec::new(),
         door: Vec::new(),
     }

@@ -125,6 +125,7 @@ impl World {
             done: Vec::new(),
             messages: Vec::new(),
             sagas: Vec::new(),
+            events: Vec::new(),
         }
     }
 

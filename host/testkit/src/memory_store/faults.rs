@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use waybill_core::inbox::records::InboxCommit;
 use waybill_core::port::store::{OwnerCommit, StoreError};
 use waybill_core::saga::records::SagaCommit;
+use waybill_core::streams::records::StreamCommit;
 
 /// What happens to one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,5 +34,8 @@ pub(super) struct Faults {
     pub(super) saga_held: VecDeque<SagaCommit>,
     pub(super) inbox_planned: VecDeque<Fate>,
     pub(super) inbox_held: VecDeque<InboxCommit>,
+    pub(super) streams_planned: VecDeque<Fate>,
+    pub(super) streams_held: VecDeque<StreamCommit>,
     pub(super) all: Option<StoreError>,
+    pub(super) audits: Option<StoreError>,
 }

@@ -134,7 +134,8 @@ impl Tables {
             let key = stamp(nanos, u32::try_from(ordinal).unwrap_or(u32::MAX));
             self.door.insert((group.shard, key), Ok(group.messages.clone()));
         }
-        Ok(())
+        let tx = self.streams.begin_door(&commit.events);
+        self.streams.apply_tx(&tx, nanos)
     }
 }
 

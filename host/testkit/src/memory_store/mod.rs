@@ -16,9 +16,12 @@ mod quarantine;
 mod query;
 mod sagas;
 mod statements;
+mod stream_lists;
+mod streams;
 mod tables;
 mod transact;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -29,6 +32,7 @@ use waybill_core::port::store::{OwnerCommit, StoreError};
 pub use faults::Fate;
 pub use inbox::InboxTables;
 pub use sagas::SagaTables;
+pub use streams::{StreamTables, StreamTx};
 pub use tables::{DoorContent, SegmentContent, Tables};
 
 use faults::Faults;
@@ -39,6 +43,7 @@ pub struct MemoryStore {
     tables: Mutex<Tables>,
     faults: Mutex<Faults>,
     statements: Statements,
+    calls: AtomicU64,
 }
 
 impl MemoryStore {
@@ -100,6 +105,11 @@ impl MemoryStore {
         self.faults.lock().all = error;
     }
 
+    /// Makes every line of the audit trail fail with this error until it is taken away with `None`.
+    pub fn fail_audits(&self, error: Option<StoreError>) {
+        self.faults.lock().audits = error;
+    }
+
     /// How many commits are held back.
     pub fn held(&self) -> usize {
         self.faults.lock().held.len()
@@ -117,10 +127,17 @@ impl MemoryStore {
         faults.held.clear();
         faults.saga_held.clear();
         faults.inbox_held.clear();
+        faults.streams_held.clear();
+    }
+
+    /// How often its ports were called: what does the same with more data calls no more often.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// The error that every call fails with at the moment.
     fn check(&self) -> Result<(), StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         match &self.faults.lock().all {
             Some(error) => Err(error.clone()),
             None => Ok(()),

@@ -182,7 +182,8 @@ impl MemoryStore {
                 let ordinal = u32::try_from(rows.count()).unwrap_or(u32::MAX);
                 tables.door.insert((group.shard, stamp(nanos, ordinal)), Ok(messages));
             }
-            Ok(())
+            let tx = tables.streams.begin_door(&commit.events);
+            tables.streams.apply_tx(&tx, nanos)
         })
     }
 

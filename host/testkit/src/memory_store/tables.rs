@@ -18,6 +18,7 @@ use waybill_core::time::UnixMillis;
 use super::dedup::DedupEntry;
 use super::inbox::InboxTables;
 use super::sagas::SagaTables;
+use super::streams::StreamTables;
 
 /// A doorstep row's messages, or why it can't be read.
 pub type DoorContent = Result<Vec<Arc<Message>>, Malformed>;
@@ -76,6 +77,7 @@ pub struct Tables {
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
     pub sagas: SagaTables,
     pub inbox: InboxTables,
+    pub streams: StreamTables,
     pub idempotency: BTreeMap<EntryKey, Entry>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,

@@ -10,6 +10,8 @@ use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
 };
+use waybill_core::streams::exact::ExactAnswer;
+use waybill_core::streams::joint::{JointAppends, is_repeat};
 
 use super::MemoryStore;
 use super::tables::{Tables, id_key};
@@ -20,10 +22,10 @@ impl TransactStore for MemoryStore {
         &self,
         statements: Vec<Statement>,
         messages: Vec<DoorGroup>,
+        events: JointAppends,
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError> {
         self.check()?;
-        let results = self.statements.run(&statements)?;
         let nanos = self.clock();
         self.write(|tables| {
             for (shard, message) in
@@ -36,11 +38,18 @@ impl TransactStore for MemoryStore {
                     return Err(StoreError::Exists(format!("id {:?} of tenant {:?}", key.1, key.0)));
                 }
             }
-            let done = Transacted { results };
+            let refused = |refusal| StoreError::Append(Box::new(refusal));
+            let (answers, appended) = tables.streams.begin_joint(&events).map_err(refused)?;
+            let exact: Vec<&ExactAnswer> = answers.iter().flatten().collect();
+            let is_repeat = is_repeat(&events, &exact, &messages).map_err(refused)?;
+            let results = if is_repeat { Vec::new() } else { self.statements.run(&statements)? };
+            let seqs = answers.into_iter().map(|answer| Some(answer?.seqs)).collect();
+            let done = Transacted { results, seqs, is_repeat };
             if let Some(conclusion) = &conclusion {
                 tables.conclude(conclusion, &done)?;
             }
-            for group in messages {
+            tables.streams.apply_tx(&appended, nanos)?;
+            for group in messages.into_iter().filter(|_| !is_repeat) {
                 let rows = tables.door.range((group.shard, stamp(nanos, 0))..=(group.shard, stamp(nanos, u32::MAX)));
                 let ordinal = u32::try_from(rows.count()).unwrap_or(u32::MAX);
                 tables.door.insert((group.shard, stamp(nanos, ordinal)), Ok(group.messages));
@@ -93,6 +102,9 @@ impl TransactStore for MemoryStore {
 
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.check()?;
+        if let Some(error) = self.faults.lock().audits.clone() {
+            return Err(error);
+        }
         self.write(|tables| tables.audit.push(event.clone()));
         Ok(())
     }

@@ -11,6 +11,8 @@ use tokio::time::timeout;
 
 /// Longest wait for one answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// Messages of one request for what is in a stream: a server cuts off a client for which it holds more than 64 MiB.
+const READ_BATCH: u64 = 5_000;
 
 /// Who the client is.
 #[derive(Clone, Debug, Default)]
@@ -135,8 +137,14 @@ impl Client {
         let consumer = json!({ "stream_name": stream, "config": { "deliver_policy": "all", "ack_policy": "none" } });
         let made = self.api(&format!("CONSUMER.CREATE.{stream}"), &consumer).await?;
         let name = made.get("name").and_then(Value::as_str).unwrap_or_default();
-        self.ask(&format!("CONSUMER.MSG.NEXT.{stream}.{name}"), &json!({ "batch": held, "no_wait": true })).await?;
+        let mut asked = 0;
         while (all.len() as u64) < held {
+            if all.len() as u64 == asked {
+                let batch = (held - asked).min(READ_BATCH);
+                let ask = json!({ "batch": batch, "no_wait": true });
+                self.ask(&format!("CONSUMER.MSG.NEXT.{stream}.{name}"), &ask).await?;
+                asked += batch;
+            }
             let message = self.message().await?;
             if let Some(sequence) = stream_sequence(&message.reply) {
                 let headers = headers(&message.headers);

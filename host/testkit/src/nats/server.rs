@@ -71,6 +71,11 @@ impl Server {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// Its process id; none once it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Its folder: configuration, streams, log.
     pub fn folder(&self) -> &Path {
         self.folder.path()

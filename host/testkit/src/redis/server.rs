@@ -66,6 +66,11 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Its process id; none once it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Its folder: configuration, data, log.
     pub fn folder(&self) -> &Path {
         self.folder.path()

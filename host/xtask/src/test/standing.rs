@@ -21,13 +21,14 @@ const CHECKS: &[(&str, Option<&str>)] = &[
     ("testkit: lib waybill_testkit", Some("idempotency_model::")),
     ("testkit: lib waybill_testkit", Some("inbox_model::")),
     ("testkit: lib waybill_testkit", Some("direct_model::")),
+    ("testkit: lib waybill_testkit", Some("streams_model::")),
     // Data directories of earlier versions.
     ("tests: test processes", Some("golden::")),
     // Sweeps: each GET as each tenant, each route without a token, addresses that lead inside.
     ("cli: test it", Some("tenants::no_get_shows_a_tenant_what_another_has")),
     ("server: test api", Some("auth::every_route_is_closed")),
     ("server: test api", Some("closed_routes::")),
-    ("sandbox: test ssrf", None),
+    ("tests: test sandbox", Some("ssrf::")),
     // What routes match is what is called; who may listen where, and be called by which name.
     ("core: test it", None),
     ("server: lib waybill_server", Some("listen::")),

@@ -5,8 +5,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `demo` | orders on their way through a real host: over HTTP, to NATS, as sagas, from a table of one's own |
-//! | `bench` | the workloads of outbox, sagas and inbox beside native references |
+//! | `demo` | orders on their way through a real host: over HTTP, to NATS, as sagas, from a table of one's own; a fleet's event streams |
+//! | `bench` | the workloads of outbox, sagas, inbox and event streams beside native references |
 //! | `chaos` | kill -9, a crash loop, the protocol's model, failing disks, power losses, random statements |
 //! | `setup` | the servers and tools that tests and demos run against |
 //!
@@ -33,7 +33,7 @@ struct Cli {
 enum Trial {
     /// Commit orders with their messages, deliver them to a receiver that fails now and then, and check every one
     Demo(demo::Arguments),
-    /// Measure the workloads of outbox, sagas and inbox, each beside a native reference in the same run
+    /// Measure the workloads of outbox, sagas, inbox and event streams, each beside a native reference in the same run
     Bench(bench::Arguments),
     /// Break things on purpose, again and again
     #[command(subcommand)]

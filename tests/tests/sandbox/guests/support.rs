@@ -97,6 +97,7 @@ pub fn delivery(number: u64, payload: &str) -> Delivery {
         attempt: 2,
         lease_epoch: 7,
         seq: Seq(number),
+        attributes: Vec::new(),
     }
 }
 

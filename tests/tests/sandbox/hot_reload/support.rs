@@ -266,7 +266,8 @@ fn delivery(number: u64) -> Delivery {
     };
     let payload = number.to_string().into();
     let destination = "orders.created".to_owned();
-    Delivery { message: Arc::new(message), payload, destination, attempt: 1, lease_epoch: 1, seq: Seq(number) }
+    let (attributes, seq) = (Vec::new(), Seq(number));
+    Delivery { message: Arc::new(message), payload, destination, attempt: 1, lease_epoch: 1, seq, attributes }
 }
 
 /// Waits until something about a slot's records holds.

@@ -23,6 +23,8 @@ pub enum Kind {
     Saga,
     /// A received message that can't be handled
     Inbox,
+    /// An event of a stream that can't be numbered or relayed
+    Event,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
             Self::Message => "message",
             Self::Saga => "saga",
             Self::Inbox => "inbox",
+            Self::Event => "event",
         }
     }
 }

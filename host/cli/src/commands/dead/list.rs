@@ -15,31 +15,32 @@ use crate::output::{View, column, instant, text};
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
     waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'kind=inbox consumer=ship'\n  \
+    waybill dead list --filter 'kind=event relay=bus'\n  \
     waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n  \
     waybill dead list --filter 'code=HTTP.400' --cursor 5pXq8hYwMC8z     go on where it ended\n\n\
-    Conditions: tenant, topic, key, id, code, error, state, kind (message, saga or inbox), of messages their texts by name \
-    (correlation_id, aggregate_id, ...), of sagas definition and step, of received messages consumer, source and context, with = \
-    and * as a wildcard; age with > or <.")]
+    Conditions: tenant, topic, key, id, code, error, state, kind (message, saga, inbox or event), of messages their texts by \
+    name (correlation_id, aggregate_id, ...), of sagas definition and step, of received messages consumer, source and context, of \
+    events relay, with = and * as a wildcard; age with > or <.")]
 #[command(mut_arg("limit", |arg| arg.help("Most dead letters listed")))]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }
 
 /// How dead letters are listed.
-pub(super) const VIEW: View<'_> = View {
+pub(in crate::commands) const VIEW: View<'_> = View {
     columns: &[
         column("ID", |item| text(item, "id")),
         column("TENANT", |item| text(item, "tenant")),
         column("STATE", |item| text(item, "state")),
-        // What stands for the topic of a stuck saga or a received message is what its filter takes.
+        // What stands for the topic of a stuck saga, a received message or an event is what its filter takes.
         column("TOPIC", |item| match item.get("kind").and_then(Value::as_str) {
             Some("saga") => format!("saga:{}/{}", text(item, "definition"), text(item, "step")),
             Some("inbox") => text(item, "subject"),
+            Some("event") => text(item, "stream"),
             _ => text(item, "topic"),
         }),
         column("KEY", |item| text(item, "key")),

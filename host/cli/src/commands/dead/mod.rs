@@ -3,7 +3,7 @@
 pub(super) mod acts;
 mod edit;
 mod groups;
-mod list;
+pub(super) mod list;
 mod purge;
 mod quarantine;
 mod replay;

@@ -12,7 +12,7 @@ use crate::exit::CliError;
 #[command(after_help = "Examples:\n  \
     waybill dead purge --filter 'age>30d' --dry-run\n  \
     waybill dead purge --filter 'tenant=test' --reason 'test data' --yes\n\n\
-    Received messages are purged with kind=inbox, apart from others. Stuck sagas stay: `waybill saga accept` ends them, with a \
+    Received messages are purged with kind=inbox, events with kind=event, apart from others. Stuck sagas stay: `waybill saga accept` ends them, with a \
     reason.")]
 pub struct Purge {
     /// All that match; '' for all there are

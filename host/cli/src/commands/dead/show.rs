@@ -27,6 +27,7 @@ pub(super) async fn run(args: &Show, context: &mut Context<'_>) -> Result<(), Cl
     match answer.body.get("kind").and_then(Value::as_str) {
         Some("saga") if context.format == Format::Table => show_saga(context, &answer.body),
         Some("inbox") if context.format == Format::Table => show_received(context, &answer),
+        Some("event") if context.format == Format::Table => show_event(context, &answer.body),
         _ => message::show(context, &answer),
     }
 }
@@ -49,6 +50,18 @@ fn show_saga(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
     output::pairs(context.term, rows)?;
     context.term.say(&format!("all of it: waybill saga show {} --tenant {}", text(item, "id"), text(item, "tenant")));
     Ok(())
+}
+
+/// Why an event wasn't taken. As a whole it is in its stream, or, without a number, in the JSON.
+fn show_event(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
+    let mut rows = vec![("kind".to_owned(), "event".to_owned())];
+    for name in ["id", "event_id", "stream", "seq", "relay", "tenant", "state", "note"] {
+        rows.push((name.replace('_', " "), text(item, name)));
+    }
+    rows.push(("last error".to_owned(), text(item, "last_error")));
+    rows.push(("died".to_owned(), instant(item, "ended_at")));
+    rows.retain(|(_, value)| value != "-");
+    output::pairs(context.term, rows)
 }
 
 /// Why a received message can't be handled, and the message.

@@ -25,7 +25,6 @@ pub struct List {
     /// Instead the failed rows of this source's table
     #[arg(long, value_name = "SOURCE", conflicts_with = "filter")]
     pub table: Option<String>,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

@@ -20,7 +20,6 @@ pub struct List {
     /// Conditions, e.g. 'tenant=acme state=pending age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

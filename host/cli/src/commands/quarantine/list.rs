@@ -18,7 +18,6 @@ pub struct List {
     /// Only rows of this table
     #[arg(long, value_name = "TABLE")]
     pub table: Option<String>,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

@@ -21,7 +21,6 @@ pub struct Definitions {
     /// In this version [default: the latest]
     #[arg(long, value_name = "N", requires = "name")]
     pub version: Option<u32>,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
 }

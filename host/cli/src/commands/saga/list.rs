@@ -35,7 +35,6 @@ pub struct List {
     /// Only this tenant's
     #[arg(long)]
     pub tenant: Option<String>,
-    /// How much.
     #[command(flatten)]
     pub list: ListArgs,
     /// Go on with those that move, newest 1,000

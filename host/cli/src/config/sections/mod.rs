@@ -1,15 +1,18 @@
 //! What each section of `waybill.toml` takes, with defaults and bounds.
 
 mod consumer;
+mod events;
 mod idempotency;
 mod inbox;
 mod outbox;
 mod participant;
 mod plugins;
+mod relay;
 mod saga;
 mod server;
 mod source;
 mod store;
+mod stream;
 mod transport;
 
 use std::time::Duration;
@@ -21,15 +24,18 @@ use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, 
 use super::reader::Section;
 
 pub use consumer::{ReadConsumer, Tables, consumer};
+pub use events::{bound_subscriptions, events};
 pub use idempotency::idempotency;
 pub use inbox::{check_dedup_window, inbox};
 pub use outbox::outbox;
 pub use participant::participant;
 pub use plugins::plugin_settings;
+pub use relay::{Transports, for_all_relays, relay};
 pub use saga::saga;
 pub use server::{check_listen, server};
 pub use source::source;
 pub use store::store;
+pub use stream::stream;
 pub use transport::{route, transport};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,6 +44,9 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const U32: u64 = u32::MAX as u64;
 /// Largest size a setting takes: no machine has more memory, and sums can't overflow.
 const SIZE_MAX: u64 = 1 << 44;
+
+/// Most events of a stream that a setting counts.
+const EVENTS_MAX: u64 = 1_000_000_000_000;
 
 /// The number as `u32`; readers have checked the range.
 fn u32_of(number: u64) -> u32 {

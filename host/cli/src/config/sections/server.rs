@@ -31,6 +31,7 @@ pub fn server(mut section: Section<'_, '_>, file: &Path) -> (ServerSettings, Ori
         fallback
     });
     let behind_tls_proxy = section.boolean("behind_tls_proxy", false);
+    let cors_origins = cors_origins(&mut section);
     let max_connections = section.integer("max_connections", 4096, 1..=1_000_000);
     let of_peer = section.optional_integer("max_connections_per_peer", 1..=1_000_000);
     // Behind a proxy there is only one peer, and it speaks for all.
@@ -38,6 +39,7 @@ pub fn server(mut section: Section<'_, '_>, file: &Path) -> (ServerSettings, Ori
     let settings = ServerSettings {
         listen,
         behind_tls_proxy,
+        cors_origins,
         tls: tls(section.sub("tls"), file),
         request_timeout: section.duration("request_timeout", Duration::from_secs(60), SECOND),
         idle_timeout: section.duration("idle_timeout", normal.idle_timeout, SECOND),
@@ -50,6 +52,26 @@ pub fn server(mut section: Section<'_, '_>, file: &Path) -> (ServerSettings, Ori
     };
     section.done();
     (settings, written.origin)
+}
+
+/// Origins as browsers write them: what is written otherwise would never match.
+fn cors_origins(section: &mut Section<'_, '_>) -> Vec<String> {
+    let written = section.texts("cors_origins", "an array of origins, e.g. [\"https://shop.example\"]", &[]);
+    for set in &written {
+        let name = set.value.strip_prefix("https://").or_else(|| set.value.strip_prefix("http://"));
+        let is_origin = name.is_some_and(|name| {
+            !name.is_empty()
+                && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b':' | b'[' | b']'))
+        });
+        if !is_origin {
+            section.refuse(
+                "cors_origins",
+                set,
+                "it takes scheme, name and port as browsers write them, in small letters and without a slash at the end",
+            );
+        }
+    }
+    written.into_iter().map(|set| set.value).collect()
 }
 
 fn tls(mut section: Section<'_, '_>, file: &Path) -> Option<TlsSettings> {

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use waybill_api::configuration::{Effect, ReloadRefused, Reloaded, SettingChange};
 use waybill_core::endpoint::EndpointSettings;
+use waybill_core::glob::Glob;
 
 use crate::config::reader::Shown;
 
-/// Settings that change while the host runs: these keys, and all below those that end with a dot or a bracket.
+/// Settings that change while the host runs: these keys, in which a star stands for a name, and all below those that end with a dot or
+/// a bracket.
 const LIVE: &[&str] = &[
     "transport.",
     "source.",
@@ -29,6 +31,12 @@ const LIVE: &[&str] = &[
     "dead.keep",
     "dead.alert_at",
     "idempotency.",
+    "events.live_buffer_size",
+    "events.replay_max_batch",
+    "events.retention_per_stream",
+    "events.max_payload_bytes",
+    "relay.max_inflight",
+    "relay.*.max_inflight",
     "saga.definitions",
     "saga.keep_done",
     "saga.max_input_bytes",
@@ -54,7 +62,7 @@ const LIVE_WHILE_SET: &[&str] = &["server.tls.cert", "server.tls.key"];
 pub fn effect(key: &str, stays: bool) -> Effect {
     let is_live = LIVE.iter().any(|live| match live.ends_with(['.', '[']) {
         true => key.starts_with(live),
-        false => key == *live,
+        false => Glob::new(*live).matches(key),
     });
     if is_live || (stays && LIVE_WHILE_SET.contains(&key)) { Effect::Now } else { Effect::Restart }
 }
@@ -158,6 +166,15 @@ mod tests {
             ("outbox.backoff.base_ms", Effect::Now),
             ("outbox.batch", Effect::Now),
             ("idempotency.ttl", Effect::Now),
+            ("events.live_buffer_size", Effect::Now),
+            ("events.replay_max_batch", Effect::Now),
+            ("events.retention_per_stream", Effect::Now),
+            ("events.max_payload_bytes", Effect::Now),
+            ("relay.max_inflight", Effect::Now),
+            ("relay.orders.max_inflight", Effect::Now),
+            ("events.live_buffer_bytes", Effect::Restart),
+            ("relay.orders.topic", Effect::Restart),
+            ("stream[0].keep_count", Effect::Restart),
             ("saga.allow.http", Effect::Now),
             ("saga.max_running", Effect::Now),
             ("saga.approval_key", Effect::Restart),

@@ -186,6 +186,8 @@ impl Reloader {
         if !apply {
             return Ok(reloaded);
         }
+        // Most of it counts after a restart: what runs goes on with what it began with.
+        next.streams = running.streams.reloaded(&next.streams);
         apply::apply(&self.host, (&*running, &next), sagas, prepared, &transports).await?;
         next.shown = still_pending(&running.shown, std::mem::take(&mut next.shown));
         *running = next;

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use waybill_api::InboundService;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
+use waybill_core::port::service::streams::StreamService;
 use waybill_core::port::transport::Transport;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
@@ -31,6 +32,13 @@ use waybill_testkit::memory_host::{EngineConfig, InMemoryHost};
 
 /// 2026-11-21T09:00:00Z.
 pub const NOW: UnixMillis = UnixMillis(1_795_251_600_000);
+
+/// Services that the host in memory doesn't have.
+#[derive(Default)]
+struct Beside {
+    inbound: Option<Arc<dyn InboundService>>,
+    streams: Option<Arc<dyn StreamService>>,
+}
 
 pub struct TestHost {
     pub url: String,
@@ -50,7 +58,7 @@ impl TestHost {
 
     /// One whose state is brought about by `setup`.
     pub fn with(setup: impl AsyncFnOnce(&InMemoryHost) + Send + 'static) -> Self {
-        Self::start(None, None, |_| {}, setup)
+        Self::start(None, Beside::default(), |_| {}, setup)
     }
 
     /// The same with more transports, of these names.
@@ -63,22 +71,29 @@ impl TestHost {
         let change = move |config: &mut EngineConfig| {
             config.transports.extend(more.into_iter().map(|transport| transport as Arc<dyn Transport>));
         };
-        Self::start(None, None, change, async move |host| setup(host, &transports).await)
+        Self::start(None, Beside::default(), change, async move |host| setup(host, &transports).await)
     }
 
     /// A shop that asks for tokens; `sesame-sesame-sesame` is a viewer's, `acme-acme-acme-acme` one of tenant acme.
     pub fn locked() -> Self {
-        Self::start(Some(tokens()), None, |_| {}, shop::bring_about)
+        Self::start(Some(tokens()), Beside::default(), |_| {}, shop::bring_about)
     }
 
     /// A shop with an inbox beside it.
     pub fn receiving(inbound: Arc<dyn InboundService>) -> Self {
-        Self::start(None, Some(inbound), |_| {}, shop::bring_about)
+        let beside = Beside { inbound: Some(inbound), ..Beside::default() };
+        Self::start(None, beside, |_| {}, shop::bring_about)
+    }
+
+    /// One with event streams beside it.
+    pub fn streaming(streams: Arc<dyn StreamService>) -> Self {
+        let beside = Beside { streams: Some(streams), ..Beside::default() };
+        Self::start(None, beside, |_| {}, async |_| {})
     }
 
     fn start(
         auth: Option<StaticTokens>,
-        inbound: Option<Arc<dyn InboundService>>,
+        beside: Beside,
         change: impl FnOnce(&mut EngineConfig) + Send + 'static,
         setup: impl AsyncFnOnce(&InMemoryHost) + Send + 'static,
     ) -> Self {
@@ -101,7 +116,7 @@ impl TestHost {
                 let shutdown = async {
                     let _ = stopped.await;
                 };
-                Server::new(Parts { inbound, ..parts(&memory, auth) })
+                Server::new(Parts { inbound: beside.inbound, streams: beside.streams, ..parts(&memory, auth) })
                     .run(vec![listener], shutdown, Duration::ZERO)
                     .await
                     .unwrap();
@@ -147,8 +162,10 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         idempotency: memory.keys.clone(),
         sagas: Some(memory.sagas.clone()),
         inbound: None,
+        streams: None,
         approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
         plugins: Some(memory.plugins.clone()),
+        cors_origins: Vec::new(),
         auth,
         encryption: Encryption::None,
         limits: Limits::default(),
@@ -165,6 +182,7 @@ fn tokens() -> StaticTokens {
         sha256: Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect(),
         tenants,
         roles: vec![Role::Viewer],
+        streams: Vec::new(),
     };
     let acme = Tenants::Only(vec![Tenant::new("acme").unwrap()]);
     StaticTokens::new(vec![

@@ -162,6 +162,7 @@ impl InboxOwner {
             End::Processed(leavings) => {
                 leavings.messages.iter().for_each(|message| draft.message(Arc::clone(message)));
                 leavings.sagas.iter().for_each(|item| draft.saga(item.clone()));
+                draft.events(&leavings.events);
                 (InboxEnd::Processed, entry.attempts + 1)
             }
             End::Duplicate => (InboxEnd::Duplicate, entry.attempts + 1),

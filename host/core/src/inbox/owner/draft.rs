@@ -13,6 +13,7 @@ use crate::inbox::records::{
 use crate::inbox::seen::SeenMark;
 use crate::message::Message;
 use crate::port::transact::DoorGroup;
+use crate::streams::records::DoorAppend;
 use crate::time::{Monotonic, UnixMillis};
 
 /// What a message is when its outcome is in.
@@ -63,6 +64,7 @@ pub(super) struct Draft {
     pub rows: Vec<RowChange>,
     messages: BTreeMap<ShardId, Vec<Arc<Message>>>,
     sagas: BTreeMap<ShardId, Vec<SagaDoorItem>>,
+    events: Vec<DoorAppend>,
 }
 
 impl Draft {
@@ -80,6 +82,7 @@ impl Draft {
             rows: Vec::new(),
             messages,
             sagas,
+            events: Vec::new(),
         }
     }
 
@@ -120,6 +123,10 @@ impl Draft {
         self.sagas.entry(item.shard(self.shards)).or_default().push(item);
     }
 
+    pub fn events(&mut self, appends: &[DoorAppend]) {
+        self.events.extend_from_slice(appends);
+    }
+
     /// The commit, and the record that it writes.
     pub fn finish(mut self, shard: ShardId, expect: (u64, u64)) -> (InboxCommit, InboxShardRecord) {
         self.record.open = self.open;
@@ -135,6 +142,7 @@ impl Draft {
             done: self.done,
             messages: messages.map(|(shard, messages)| DoorGroup { shard, messages }).collect(),
             sagas: sagas.map(|(shard, items)| SagaDoorGroup { shard, items }).collect(),
+            events: self.events,
         };
         (commit, self.record)
     }

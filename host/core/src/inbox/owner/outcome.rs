@@ -86,6 +86,7 @@ impl Writer for InboxOwner {
             done: Vec::new(),
             messages: Vec::new(),
             sagas: Vec::new(),
+            events: Vec::new(),
         }))
     }
 }

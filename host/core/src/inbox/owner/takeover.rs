@@ -51,6 +51,7 @@ pub fn takeover(candidate: Candidate, stored: &InboxShardRecord) -> Option<Inbox
         done: Vec::new(),
         messages: Vec::new(),
         sagas: Vec::new(),
+        events: Vec::new(),
     })
 }
 

@@ -15,6 +15,7 @@ use crate::saga::event::{EventKind, Failure, PauseCause, SagaNumber, StepDirecti
 use crate::saga::json::Json;
 use crate::saga::limits::{RETRY_AFTER_MAX, WAIT_TIMEOUT_DEFAULT};
 use crate::saga::state::{Effect, Phase, StepRecord, StepState, StepWait};
+use crate::streams::records::DoorAppend;
 
 /// Which attempt an answer is about.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl Machine<'_> {
         let of = Attempt { saga, step, way, attempt };
         let by = By { plugin: answer.plugin, took_ms: millis(answer.took), backoff: answer.backoff };
         match answer.result {
-            AnswerResult::Done { output, messages } => self.done(of, output, messages, by),
+            AnswerResult::Done { output, messages, events } => self.done(of, output, (messages, events), by),
             AnswerResult::Pending { signal, timeout, data } => self.pending(of, signal, timeout, data, by),
             AnswerResult::Failed(error) => self.not_done(of, &error, by),
         }
@@ -64,7 +65,7 @@ impl Machine<'_> {
         is_current || is_late && self.kept(Rule::TakeLate)
     }
 
-    fn done(&mut self, of: Attempt, output: Json, messages: Vec<Arc<Message>>, by: By) {
+    fn done(&mut self, of: Attempt, output: Json, (messages, events): (Vec<Arc<Message>>, Vec<DoorAppend>), by: By) {
         let Attempt { saga, step, way, attempt } = of;
         let Some(record) = self.record(saga, step) else { return };
         if !self.completes(record, of) {
@@ -87,6 +88,7 @@ impl Machine<'_> {
             }
         } else {
             self.outcome.messages.extend(messages);
+            self.outcome.appends.extend(events);
             let output = (way == StepDirection::Execute).then_some(output);
             EventKind::StepSucceeded { step, way, attempt, output, plugin: by.plugin, took_ms: by.took_ms, late }
         };

@@ -29,6 +29,7 @@ use super::id::SagaId;
 use super::limits::SagaLimits;
 use super::state::{Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
 use crate::message::Message;
+use crate::streams::records::DoorAppend;
 use crate::time::UnixMillis;
 
 pub use begin::{MessagePlace, message_id};
@@ -115,6 +116,8 @@ pub struct Outcome {
     pub calls: Vec<Call>,
     /// Messages to enqueue with them.
     pub messages: Vec<Arc<Message>>,
+    /// Events to append with them.
+    pub appends: Vec<DoorAppend>,
 }
 
 /// A tree at work.

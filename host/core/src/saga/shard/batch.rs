@@ -9,6 +9,7 @@ use crate::port::inbox_store::SagaDoorKey;
 use crate::saga::call::Call;
 use crate::saga::error::SagaError;
 use crate::saga::event::Event;
+use crate::streams::records::DoorAppend;
 
 /// What happened to one tree since the last commit, and what follows from it.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(super) struct Entry {
     pub events: Vec<Event>,
     pub calls: Vec<Call>,
     pub messages: Vec<Arc<Message>>,
+    pub appends: Vec<DoorAppend>,
     pub replies: Vec<(Ticket, Result<SagaReply, SagaError>)>,
     /// What of the door led to it.
     pub door: Vec<SagaDoorKey>,
@@ -54,6 +56,7 @@ impl Batch {
                 events: Vec::new(),
                 calls: Vec::new(),
                 messages: Vec::new(),
+                appends: Vec::new(),
                 replies: Vec::new(),
                 door: Vec::new(),
                 weight: 0,
@@ -105,6 +108,7 @@ impl Batch {
             mine.events.extend(entry.events);
             mine.calls.extend(entry.calls);
             mine.messages.extend(entry.messages);
+            mine.appends.extend(entry.appends);
             mine.replies.extend(entry.replies);
             mine.door.extend(entry.door);
             mine.weight += entry.weight;

@@ -83,6 +83,7 @@ impl SagaShard {
         aside.iter().for_each(|broken| work.set_aside(broken));
         record.floor = self.floor(&work.changes).max(record.floor);
         let messages = self.doors(&batch);
+        let events = batch.entries.iter().flat_map(|entry| &entry.appends).cloned().collect();
         let settled_door = self.take_settled_door(aside.is_empty());
         let door = batch.entries.iter().flat_map(|entry| &entry.door).chain(&settled_door).copied().collect();
         self.flight = Some(Flight { batch, aside, record, changes: work.changes, settled_door, barriers: Vec::new() });
@@ -94,6 +95,7 @@ impl SagaShard {
             journal: work.journal,
             writes: work.writes,
             messages,
+            events,
             door,
         })
     }
@@ -160,7 +162,8 @@ impl SagaShard {
         let batch = self.waiting.take(bytes_max, |entry| {
             let messages: usize = entry.messages.iter().map(|message| message.payload.len()).sum();
             let running = running.get(&entry.slot).filter(|running| is_whole(entry, running, limits, beat));
-            messages + running.map_or(entry.weight, |running| running.tree.weight)
+            let events: usize = entry.appends.iter().map(|(_, append)| append.weight()).sum();
+            messages + events + running.map_or(entry.weight, |running| running.tree.weight)
         });
         for entry in &batch.entries {
             if let Some(running) = running.get(&entry.slot) {

@@ -9,7 +9,7 @@ use crate::message::Headers;
 use crate::port::participant::StepError;
 use crate::port::saga::{Acted, ActedBy, SagaAct, StepReply};
 use crate::port::transport::{Fault, PluginIdentity};
-use crate::saga::call::{Answer, AnswerResult, Call, CallRef};
+use crate::saga::call::{Answer, Call, CallRef};
 use crate::saga::definition::{Action, DefinitionSet, Step};
 use crate::saga::error::SagaError;
 use crate::saga::event::StepDirection;
@@ -232,7 +232,7 @@ impl SagaShard {
                 let what = "the output".to_owned();
                 return Err(SagaError::DataTooLarge { what, bytes: output.len(), bytes_max });
             }
-            Ok(output) => Answer::of(AnswerResult::Done { output, messages: Vec::new() }),
+            Ok(output) => Answer::done(output),
             Err(failed) => {
                 let maybe_delivered = failed.failure.maybe_done;
                 let fault = Fault { maybe_delivered, ..Fault::new(&*failed.failure.code, &*failed.failure.reason) };

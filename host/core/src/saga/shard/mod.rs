@@ -251,6 +251,7 @@ impl SagaShard {
         entry.weight += outcome.events.iter().map(|event: &Event| event.what.weight()).sum::<usize>();
         entry.events.extend(outcome.events);
         entry.messages.extend(outcome.messages);
+        entry.appends.extend(outcome.appends);
         if early {
             self.released.extend(outcome.calls.into_iter().map(|call| SagaEffect::Call(Box::new(call))));
         } else {

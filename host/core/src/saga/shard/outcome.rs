@@ -65,6 +65,7 @@ impl Writer for SagaShard {
             journal: Vec::new(),
             writes: Vec::new(),
             messages: Vec::new(),
+            events: Vec::new(),
             door: Vec::new(),
         }))
     }

@@ -20,14 +20,14 @@ pub(super) fn verdict(
     let made = match &consumer.target {
         ConsumerTarget::Topic(template) => {
             let made = forward::message(template, message, (shard, call.seq), now, config.payload_bytes_max);
-            made.map(|message| Leavings { messages: vec![message], sagas: Vec::new() })
+            made.map(|message| Leavings { messages: vec![message], ..Leavings::default() })
         }
         _ => {
             let read = |body: &[u8]| match &config.bodies {
                 Some(bodies) => bodies.reply(body),
                 None => Err("this host reads no such replies".to_owned()),
             };
-            forward::to_saga(message, &read).map(|item| Leavings { messages: Vec::new(), sagas: vec![item] })
+            forward::to_saga(message, &read).map(|item| Leavings { sagas: vec![item], ..Leavings::default() })
         }
     };
     made.map_or_else(Verdict::Poison, Verdict::Processed)

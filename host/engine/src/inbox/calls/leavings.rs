@@ -15,8 +15,10 @@ use waybill_core::port::http_handler::{LeftBehind, LeftSignal};
 use waybill_core::saga::call::output_json;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::machine::{MessagePlace, message_id};
+use waybill_core::streams::wire::LeftEvent;
 
 use super::Caller;
+use crate::streams::left::left;
 
 /// Processed with what was left, or a failed attempt that says what is wrong with it.
 pub(super) fn processed(caller: &Caller, call: &Call, left: LeftBehind) -> Verdict {
@@ -25,15 +27,21 @@ pub(super) fn processed(caller: &Caller, call: &Call, left: LeftBehind) -> Verdi
 
 /// What a component left, in the same form.
 pub(super) fn of_component(handled: Handled) -> Result<LeftBehind, String> {
-    if let Some(event) = handled.events.first() {
-        return Err(format!("it left an event for stream {:?}, and this host has no event streams", event.stream));
-    }
+    let events = handled
+        .events
+        .into_iter()
+        .enumerate()
+        .map(|(place, event)| LeftEvent::read(event).map_err(|error| format!("event {}: {error}", place + 1)));
     let signals = handled.signals.into_iter().map(|signal| LeftSignal {
         data: output_json(&signal.payload, signal.content_type.as_deref()),
         saga: signal.saga,
         name: signal.name,
     });
-    Ok(LeftBehind { messages: handled.messages.into_iter().map(message_of).collect(), signals: signals.collect() })
+    Ok(LeftBehind {
+        messages: handled.messages.into_iter().map(message_of).collect(),
+        signals: signals.collect(),
+        events: events.collect::<Result<_, _>>()?,
+    })
 }
 
 fn message_of(outgoing: Outgoing) -> NewMessage {
@@ -50,9 +58,9 @@ fn message_of(outgoing: Outgoing) -> NewMessage {
     }
 }
 
-fn checked(caller: &Caller, call: &Call, left: LeftBehind) -> Result<Leavings, String> {
+fn checked(caller: &Caller, call: &Call, left_behind: LeftBehind) -> Result<Leavings, String> {
     let tenant = call.message.tenant.as_str();
-    let messages = left.messages.into_iter().enumerate();
+    let messages = left_behind.messages.into_iter().enumerate();
     let messages = messages.map(|(position, message)| {
         let topic = message.topic.clone();
         if message.tenant.as_deref().is_some_and(|named| named != tenant) {
@@ -62,7 +70,7 @@ fn checked(caller: &Caller, call: &Call, left: LeftBehind) -> Result<Leavings, S
             .map_err(|reason| format!("message {} for {topic:?}: {reason}", position + 1))
     });
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
-    let sagas = left.signals.into_iter().map(|signal| {
+    let sagas = left_behind.signals.into_iter().map(|signal| {
         let id = SagaId::new(&signal.saga).map_err(|error| format!("signal {:?}: {error}", signal.name))?;
         if signal.name.is_empty() {
             return Err(format!("a signal for saga {id} has no name"));
@@ -71,7 +79,10 @@ fn checked(caller: &Caller, call: &Call, left: LeftBehind) -> Result<Leavings, S
         let by = format!("consumer {}, message {}", caller.consumer.name, call.message.id);
         Ok(SagaDoorItem::Signal { key, name: signal.name, data: signal.data, by })
     });
-    Ok(Leavings { messages, sagas: sagas.collect::<Result<Vec<_>, _>>()? })
+    let key = super::http::idempotency_key(&caller.consumer.name, &call.message.id);
+    let events =
+        left(&caller.shared.context, &call.message.tenant, &key, left_behind.events).map_err(|refused| refused.1)?;
+    Ok(Leavings { messages, sagas: sagas.collect::<Result<Vec<_>, _>>()?, events })
 }
 
 /// A message as it is enqueued. Without an id of its own it has one made of the call's key and its place.

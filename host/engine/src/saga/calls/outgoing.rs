@@ -1,19 +1,24 @@
-//! What a step answered, as it is kept: its output, and the messages that it leaves behind.
+//! What a step answered, as it is kept: its output, and the messages and events that it leaves behind.
 
 use std::sync::Arc;
 
 use waybill_core::annotation::Annotation;
 use waybill_core::code::Code;
+use waybill_core::error::InputError;
+use waybill_core::ids::Tenant;
 use waybill_core::message::Message;
 use waybill_core::new_message::NewMessage;
-use waybill_core::port::followup::Outgoing;
+use waybill_core::port::followup::{Outgoing, StreamEvent};
 use waybill_core::port::participant::{StepDone, StepError};
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::call::{AnswerResult, Call, output_json};
 use waybill_core::saga::machine::{MessagePlace, message_id};
+use waybill_core::streams::records::DoorAppend;
+use waybill_core::streams::wire::LeftEvent;
 
 use super::make::kept;
 use crate::shard::Context;
+use crate::streams::left::left;
 
 /// Makes an answer of a step's word. A step whose messages can't be taken has failed for good, and may have had its effect.
 pub(super) fn taken(context: &Context, call: &Call, done: StepDone) -> Result<AnswerResult, StepError> {
@@ -27,14 +32,23 @@ pub(super) fn taken(context: &Context, call: &Call, done: StepDone) -> Result<An
             });
         }
     };
-    if let Some(event) = output.events.first() {
-        let reason = format!("it left an event for stream {:?}, and this host has no event streams", event.stream);
-        return Err(refused(Code::SAGA_NO_STREAMS, reason));
-    }
     let json = kept(&output);
+    let events = events(context, call, output.events)?;
     let messages = output.messages.into_iter().enumerate();
     let messages = messages.map(|(position, outgoing)| message(context, call, position, outgoing));
-    Ok(AnswerResult::Done { output: json, messages: messages.collect::<Result<_, _>>()? })
+    Ok(AnswerResult::Done { output: json, messages: messages.collect::<Result<_, _>>()?, events })
+}
+
+/// Events as they are appended, in the commit that records the step.
+fn events(context: &Context, call: &Call, events: Vec<StreamEvent>) -> Result<Vec<DoorAppend>, StepError> {
+    let read = events.into_iter().enumerate().map(|(place, event)| {
+        let fault = |error: InputError| refused(error.code(), format!("event {} that it left: {error}", place + 1));
+        LeftEvent::read(event).map_err(fault)
+    });
+    let (of, read) = (&call.context, read.collect::<Result<Vec<_>, _>>()?);
+    let tenant = Tenant::new(&of.tenant).map_err(|error| refused(error.code(), error.to_string()))?;
+    let key = of.idempotency_key(call.reference.way.direction());
+    left(context, &tenant, &key, read).map_err(|(code, reason)| refused(code, reason))
 }
 
 /// A message as it is enqueued. Without an id of its own it has one made of the call's key and its place, so that a repeat of

@@ -13,6 +13,7 @@ use waybill_core::port::saga::{ActedBy, RetryMode};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::Operation;
 use waybill_core::saga::records::SagaDead;
+use waybill_core::streams::dead::StoredDead;
 use waybill_core::time::UnixMillis;
 
 use super::Outbox;
@@ -50,7 +51,8 @@ impl DeadLetters {
             filter.state = Some(Glob::new("dead"));
         }
         if act == DeadAct::Purge {
-            if !filter.may_take(DeadKind::Message) && !filter.may_take(DeadKind::Inbox) {
+            let purged = [DeadKind::Message, DeadKind::Inbox, DeadKind::Event];
+            if !purged.iter().any(|kind| filter.may_take(*kind)) {
                 return Ok(None);
             }
             // A stuck saga isn't deleted: it is ended, one by one, with a reason.
@@ -117,7 +119,36 @@ impl DeadLetters {
     }
 }
 
-/// A dead letter with its name: that of a received one is made of its place.
+impl DeadLetters {
+    async fn act_on_event(&self, outbox: &Outbox, letter: &StoredDead) -> Result<Outcome, ServiceError> {
+        let gone = || ServiceError::NotFound { what: Missing::DeadLetter, id: letter.place.to_string() };
+        let Some(streams) = &outbox.streams else { return Ok(Outcome::refused(&gone())) };
+        let done = match self.act {
+            DeadAct::Replay => streams.replay_dead(letter).await.map(|()| true),
+            DeadAct::Quarantine => {
+                streams.quarantine_dead(letter.place, &self.reason).await.map_err(ServiceError::from)
+            }
+            DeadAct::Purge => streams.purge_dead(letter.place).await.map_err(ServiceError::from),
+        };
+        match done {
+            Ok(true) => Ok(Outcome::Done),
+            Ok(false) => Ok(Outcome::refused(&gone())),
+            Err(error) if is_passing(&error) => Err(error),
+            Err(error) => Ok(Outcome::refused(&error)),
+        }
+    }
+}
+
+/// Whether an error of an act on an event may be over in a moment, so that the operation waits for that: its transport is away, say.
+fn is_passing(error: &ServiceError) -> bool {
+    match error {
+        ServiceError::Unavailable(_) | ServiceError::OutcomeUnknown(_) => true,
+        ServiceError::Store(error) => error.retryable(),
+        _ => false,
+    }
+}
+
+/// A dead letter with its name: that of a received one or of an event is made of its place.
 pub(super) struct NamedDead {
     pub dead: Dead,
     pub id: String,
@@ -129,6 +160,7 @@ impl NamedDead {
             Dead::Message(dead) => dead.message.id.to_string(),
             Dead::Saga(dead) => dead.key.id.to_string(),
             Dead::Inbox(shard, dead) => InboxPlace { shard: *shard, seq: dead.seq }.to_string(),
+            Dead::Event(dead) => dead.place.to_string(),
         };
         Self { dead, id }
     }
@@ -160,6 +192,7 @@ impl Task for DeadLetters {
             Dead::Message(message) => self.act_on_message(outbox, message).await,
             Dead::Saga(saga) => self.act_on_saga(outbox, saga).await,
             Dead::Inbox(shard, letter) => self.act_on_received(outbox, &named.id, &(*shard, Arc::clone(letter))).await,
+            Dead::Event(letter) => self.act_on_event(outbox, letter).await,
         }
     }
     fn id(named: &NamedDead) -> &str {

@@ -21,8 +21,12 @@ use waybill_core::message::Message;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::http_handler::{BodyReader, LeftBehind, LeftSignal};
 use waybill_core::port::saga::ReplyFailure;
+use waybill_core::port::service::streams::EventInput;
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::saga::json::Json;
+use waybill_core::streams::event::{Body, Op};
+use waybill_core::streams::name::StreamName;
+use waybill_core::streams::wire::LeftEvent;
 use waybill_engine::{ConsumerConfig, ConsumerTarget, Engine, EngineConfig, InboundConfig, SourceConfig, Stores};
 use waybill_testkit::fake_handler::FakeHttpHandler;
 use waybill_testkit::fake_source::{FakeSource, FakeSourcePlugin};
@@ -69,9 +73,28 @@ impl BodyReader for PlainBodies {
             name: text(value, "name").unwrap_or_default(),
             data: Json::of(&value["data"]),
         };
+        let event = |value: &serde_json::Value| LeftEvent {
+            stream: StreamName::new(text(value, "stream").unwrap_or_default()).unwrap(),
+            expected_seq: value["expected_seq"].as_u64(),
+            event: EventInput {
+                id: None,
+                ts: None,
+                resource_type: "ORDER".into(),
+                resource_id: text(value, "resource_id").unwrap_or_default(),
+                op: Op::UPDATE,
+                schema_version: 1,
+                node_uuid: None,
+                correlation_id: None,
+                cause: None,
+                headers: Default::default(),
+                content_type: None,
+                body: Body::None,
+            },
+        };
         Ok(LeftBehind {
             messages: list("messages").iter().map(message).collect(),
             signals: list("signals").iter().map(signal).collect(),
+            events: list("events").iter().map(event).collect(),
         })
     }
     fn reply(&self, body: &[u8]) -> Result<Result<Json, ReplyFailure>, String> {

@@ -18,6 +18,7 @@ use waybill_core::port::store::{DueScheduled, OwnerCommit, OwnerStore, SegmentIn
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, Statement, TransactStore, Transacted,
 };
+use waybill_core::streams::joint::JointAppends;
 use waybill_core::time::UnixMillis;
 use waybill_testkit::memory_store::MemoryStore;
 
@@ -264,10 +265,11 @@ impl TransactStore for Shim {
         &self,
         statements: Vec<Statement>,
         messages: Vec<DoorGroup>,
+        events: JointAppends,
         conclusion: Option<Conclusion>,
     ) -> Result<Transacted, StoreError> {
         let after = self.meet(Call::Transact).await?;
-        let mut done = self.inner.transact(Vec::new(), messages, conclusion).await?;
+        let mut done = self.inner.transact(Vec::new(), messages, events, conclusion).await?;
         done.results = statements.iter().map(|statement| serde_json::json!({ "ran": statement.query })).collect();
         self.statements.lock().extend(statements);
         after.map_or(Ok(done), Err)

@@ -16,7 +16,7 @@ const TINY: usize = 20_000;
 async fn run(store: &SurrealStore, query: &str, bindings: serde_json::Value) -> Result<serde_json::Value, StoreError> {
     let serde_json::Value::Object(bindings) = bindings else { unreachable!("bindings are an object") };
     let statement = Statement { query: query.to_owned(), bindings };
-    store.transact(vec![statement], Vec::new(), None).await.map(|mut done| done.results.remove(0))
+    store.transact(vec![statement], Vec::new(), Default::default(), None).await.map(|mut done| done.results.remove(0))
 }
 
 fn given() -> serde_json::Map<String, serde_json::Value> {

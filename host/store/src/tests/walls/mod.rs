@@ -81,7 +81,7 @@ impl Tried {
         let serde_json::Value::Object(bindings) = bindings.clone() else { unreachable!("bindings are an object") };
         let statement = Statement { query: query.to_owned(), bindings };
         if self.walls != Walls::WallAlone {
-            return match self.store.transact(vec![statement], Vec::new(), None).await {
+            return match self.store.transact(vec![statement], Vec::new(), Default::default(), None).await {
                 Ok(mut done) => Outcome::Ran(done.results.remove(0)),
                 Err(error) => Outcome::Refused(error.to_string()),
             };

@@ -57,7 +57,7 @@ impl Peaks {
         let own = statements.iter().map(|one| serde_json::to_string(one).unwrap().len()).sum::<usize>();
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = status("VmRSS:");
-        let done = store.transact(statements, Vec::new(), None).await.ok().map(|done| done.results);
+        let done = store.transact(statements, Vec::new(), Default::default(), None).await.ok().map(|done| done.results);
         let extra = status("VmHWM:").saturating_sub(before);
         self.highest = self.highest.max(extra);
         assert!(extra <= EXTRA_MAX + own, "{} MiB more, {own} bytes of text: {queries:?}", extra >> 20);
@@ -82,6 +82,7 @@ async fn child() {
         .transact(
             vec![Statement { query: "CREATE orders:1".to_owned(), bindings: serde_json::Map::new() }],
             Vec::new(),
+            Default::default(),
             None,
         )
         .await

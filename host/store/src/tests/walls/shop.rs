@@ -92,7 +92,7 @@ async fn what_a_shop_does_is_taken() {
         Statement { query: (*query).to_owned(), bindings }
     });
     // In one transaction, and so that the first that isn't taken is told.
-    let done = store.transact(statements.collect(), Vec::new(), None).await;
+    let done = store.transact(statements.collect(), Vec::new(), Default::default(), None).await;
     let done = done.unwrap_or_else(|error| unreachable!("{error}"));
     assert_eq!(done.results.len(), STATEMENTS.len());
     let sum = STATEMENTS.iter().position(|query| query.starts_with("RETURN { sum:")).unwrap();

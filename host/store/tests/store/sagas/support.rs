@@ -43,6 +43,7 @@ impl Writer {
             record,
             journal,
             writes,
+            events: Vec::new(),
             messages: Vec::new(),
             door: Vec::new(),
         }

@@ -34,9 +34,10 @@ pub struct Figure {
     pub messages: u64,
     /// Of them a second.
     pub rate: Option<f64>,
-    /// CPU seconds for 10,000 of them: of the measured process, in W7 and W8 of its PostgreSQL too.
+    /// CPU seconds for 10,000 of them: of the measured process, in W7 and W8 of its PostgreSQL too, in W10 and W12 of the server on both sides,
+    /// in W11 of server and client.
     pub cpu_s_per_10k: Option<f64>,
-    /// Most resident memory, MiB.
+    /// Most resident memory, MiB; in W12 of the host, what it takes above what it takes idle.
     pub resident_peak_mib: Option<f64>,
     /// Half took at most this, milliseconds.
     pub p50_ms: Option<f64>,

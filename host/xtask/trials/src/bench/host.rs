@@ -70,6 +70,11 @@ impl Measured {
         Ok(())
     }
 
+    /// Bytes that are resident now.
+    pub fn resident(&self) -> Result<u64> {
+        used(&self.host).map(|used| used.resident)
+    }
+
     pub fn data(&self) -> PathBuf {
         data(&self.folder)
     }

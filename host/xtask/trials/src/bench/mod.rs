@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the workloads of outbox, sagas and inbox, each beside a native reference in the same run.
+//! `cargo xtask bench`: the workloads of outbox, sagas, inbox and event streams, each beside a native reference in the same run.
 //!
 //! A machine's speed changes by the minute, so a figure alone says little: both sides of a workload run in turn (A B A B), and
 //! what counts is the ratio of their medians, with the CPU time beside it. Nothing here asserts a time.
@@ -8,6 +8,7 @@
 //! - `table`: what one sees, and the JSON lines
 //! - one file a workload
 
+mod append;
 mod backlog;
 mod broker;
 mod delivery;
@@ -18,8 +19,10 @@ mod hostile;
 mod idempotent;
 mod inbound;
 mod latency;
+mod live;
 mod native;
 mod relay;
+mod replay;
 mod saga;
 mod seen;
 mod store;
@@ -39,7 +42,7 @@ use table::Report;
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
-    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  \
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w10 w11 w12          event streams\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  \
     cargo xtask bench seen --millions 1 --seconds 20 --form random   a small run of what takes hours")]
 pub struct Arguments {
     /// Workloads; all if none is named
@@ -104,6 +107,12 @@ pub enum Workload {
     W8,
     /// Messages of a JetStream stream through the inbox to a component that does nothing, beside a client that only reads
     W9,
+    /// Events appended to streams, in batches and one by one, beside Redis Streams that sync and JetStream
+    W10,
+    /// A million events of a stream, read from its beginning, beside async-nats' ordered consumer
+    W11,
+    /// Events as they come, to 1, 100 and 1,000 subscribers, beside Redis Streams and JetStream
+    W12,
     /// Ten million messages through one data directory (only when named: it takes minutes)
     Endurance,
     /// A good transport beside each hostile behaviour of `tests/guests` (only when named)
@@ -114,7 +123,7 @@ pub enum Workload {
 
 impl Workload {
     /// What is measured when none is named.
-    const USUAL: [Self; 12] = [
+    const USUAL: [Self; 15] = [
         Self::W1b,
         Self::W1s,
         Self::W1r,
@@ -127,6 +136,9 @@ impl Workload {
         Self::W7,
         Self::W8,
         Self::W9,
+        Self::W10,
+        Self::W11,
+        Self::W12,
     ];
 
     /// Its measurements, in the order in which they are run in turn.
@@ -147,6 +159,9 @@ impl Workload {
             Self::W7 => &inbound::W7,
             Self::W8 => &relay::PARTS,
             Self::W9 => &inbound::W9,
+            Self::W10 => &append::PARTS,
+            Self::W11 => &replay::PARTS,
+            Self::W12 => &live::PARTS,
             Self::Endurance | Self::Hostile | Self::Seen => &[],
         };
         parts.iter().map(|(name, side)| ((*name).to_owned(), *side)).collect()
@@ -164,7 +179,9 @@ impl Workload {
             Self::W5 => 200_000,
             Self::W6 => 1_000_000,
             Self::W7 | Self::W8 => 100_000,
-            Self::W9 => 200_000,
+            Self::W9 | Self::W10 => 200_000,
+            Self::W11 => 1_000_000,
+            Self::W12 => 10_000,
             Self::Endurance => 10_000_000,
             // By time, not by number.
             Self::Hostile | Self::Seen => 0,
@@ -213,8 +230,11 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     let alone = if workloads.iter().any(runs_parts) { native::alone(&repository)? } else { PathBuf::new() };
     // They also fill the streams that others read.
-    let runs_natives =
-        |workload: &Workload| matches!(workload, Workload::W5 | Workload::W7 | Workload::W8 | Workload::W9);
+    let runs_natives = |workload: &Workload| match workload {
+        Workload::W5 | Workload::W7 | Workload::W8 | Workload::W9 => true,
+        Workload::W10 | Workload::W11 | Workload::W12 => chosen(Side::Native),
+        _ => false,
+    };
     let natives = if workloads.iter().any(runs_natives) { native::clients(&repository)? } else { PathBuf::new() };
     let runs_seen = workloads.contains(&Workload::Seen);
     let runs_handler = runs_seen || workloads.contains(&Workload::W9);
@@ -296,6 +316,11 @@ impl Bench {
             ("W9", Side::Waybill) => inbound::consumed(self, messages, false).await,
             ("W9", Side::Native) => inbound::fetched(self, messages).await,
             ("W9 keys", _) => inbound::consumed(self, messages, true).await,
+            (name, side) if name.starts_with("W10 ") => append::measure(self, name, side, messages).await,
+            ("W11 sse", Side::Waybill) => replay::subscribed(self, messages).await,
+            ("W11 sse", Side::Native) => replay::consumed(self, "replay-nats", messages).await,
+            ("W11 sse codec", Side::Native) => replay::consumed(self, "replay-codec", messages).await,
+            (name, side) if name.starts_with("W12 ") => live::measure(self, name, side, messages).await,
             (name, side) => bail!("{name} has no side {side}"),
         }
     }

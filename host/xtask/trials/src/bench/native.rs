@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
-use waybill_testkit::load::{Sink, post_all, usage};
+use waybill_testkit::load::{Posted, Sink, post_all, usage};
 use xtask::cargo::{Repository, run};
 
 use super::Bench;
 use super::figure::Figure;
+use super::replay;
 
 /// Requests at once, as many as the host has under way to one peer.
 const AT_ONCE: u64 = 64;
@@ -25,6 +26,9 @@ struct Measurement {
     took_ms: f64,
     cpu_ms: f64,
     resident_peak: u64,
+    /// Times of single messages, where they are what is measured.
+    #[serde(default)]
+    times_us: Vec<u64>,
 }
 
 /// A plain pooled HTTP client that posts to the same kind of sink.
@@ -60,7 +64,7 @@ pub async fn on_disk(bench: &Bench, part: &str, count: u64) -> Result<Figure> {
 }
 
 /// Runs a reference in a process of its own.
-async fn apart(kind: &str, target: &str, messages: u64) -> Result<Figure> {
+pub async fn apart(kind: &str, target: &str, messages: u64) -> Result<Figure> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(program);
     run_reference(command.args(["bench", "--reference", kind, target, &messages.to_string()]), kind, messages).await
@@ -83,23 +87,27 @@ pub async fn run_reference(command: &mut Command, kind: &str, messages: u64) -> 
         bail!("the reference delivered {} of {messages} messages, {} failed", measured.delivered, measured.failed);
     }
     let took = Duration::from_secs_f64(measured.took_ms / 1e3);
+    let times = measured.times_us.into_iter().map(Duration::from_micros).collect();
     let figure = Figure::of_rate(messages, took).with_cpu(Duration::from_secs_f64(measured.cpu_ms / 1e3));
+    let figure = figure.with_times(times);
     Ok(Figure { resident_peak_mib: Some(measured.resident_peak as f64 / 1_048_576.0), ..figure })
 }
 
 /// Runs a reference in this process and tells about it.
 pub async fn here(kind: &str, target: &str, messages: u64) -> Result<()> {
-    let posted = match kind {
+    let Posted { delivered, failed, took } = match kind {
         "http" => post_all(target, messages, PAYLOAD, AT_ONCE).await.context("making the client")?,
+        replay::KIND => Posted { delivered: messages, failed: 0, took: replay::read(target, messages).await? },
         other => bail!("there is no reference `{other}`"),
     };
     let used = usage(std::process::id()).context("reading what this process used")?;
     let measured = Measurement {
-        delivered: posted.delivered,
-        failed: posted.failed,
-        took_ms: posted.took.as_secs_f64() * 1e3,
+        delivered,
+        failed,
+        took_ms: took.as_secs_f64() * 1e3,
         cpu_ms: used.cpu.as_secs_f64() * 1e3,
         resident_peak: used.resident_peak,
+        times_us: Vec::new(),
     };
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())

@@ -114,7 +114,7 @@ impl fmt::Display for Report {
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "medians; of messages, of sagas in W2; CPU and memory are those of the measured process alone, CPU in W7 and W8 with PostgreSQL's; p50 and p99 are of\nrequests (W1b, W1s), of sagas from start to end (W2), of messages (W1r, W7 200/s), of claims (W6), of the small tenants' first messages (W6 fair)"
+            "medians; of messages, of sagas in W2, of events in W10 and W11, of deliveries in W12; CPU and memory are those of the measured process alone, CPU in W7 and W8 with PostgreSQL's,\nin W10 and W12 on both sides the server's alone, in W11 server's and client's; memory of W12 waybill is what came on top of an idle host; p50 and p99 are of\nrequests (W1b, W1s), of sagas from start to end (W2), of messages (W1r, W7 200/s), of claims (W6), of the small tenants' first messages (W6 fair), of events from when they were due (W12)"
         )
     }
 }

@@ -6,12 +6,14 @@
 
 mod commit;
 mod evidence;
+mod insistent;
 mod judge;
 mod nats;
 mod orders;
 mod relay;
 mod result;
 mod saga;
+mod streams;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,6 +63,8 @@ enum Other {
     /// A shop's own outbox in PostgreSQL, relayed to NATS and a webhook and billed behind an inbox, while all of them are
     /// killed in turn
     Relay(relay::Arguments),
+    /// A fleet of nodes appends events, subscribers replay, lag and resume, and a relay feeds NATS, while host and broker are killed
+    Streams(streams::Arguments),
 }
 
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -69,6 +73,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         Some(Other::Nats(arguments)) => return nats::run(&repository, arguments).await,
         Some(Other::Saga(arguments)) => return saga::run(&repository, arguments).await,
         Some(Other::Relay(arguments)) => return relay::run(&repository, arguments).await,
+        Some(Other::Streams(arguments)) => return streams::run(&repository, arguments).await,
         None => {}
     }
     let file = arguments.file.clone().unwrap_or_else(|| repository.root.join(ORDERS));

@@ -1,12 +1,17 @@
-//! Steps that leave a message, and the replies to them.
+//! Steps that leave messages and events, and the replies to them.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::{bench, refused, step, unknown};
+use crate::ids::ShardId;
 use crate::port::saga::{ReplyFailure, RetryMode, SagaAct};
+use crate::saga::call::{Answer, AnswerResult};
 use crate::saga::event::{Failure, StepDirection};
 use crate::saga::json::Json;
 use crate::saga::state::SagaState;
+use crate::streams::fixtures::append;
+use crate::streams::records::DoorAppend;
 
 const BUS: &str = "[[steps]]\nname = \"a\"\naction = \"bus:stock.reserve\"\ncompensation = \"bus:stock.release\"\n";
 
@@ -24,6 +29,22 @@ fn a_bus_step_leaves_its_message_in_the_same_commit_and_a_reply_completes_it() {
     assert!(message.headers.contains(&("idempotency-key".into(), "s/a/execute".into())));
     bench.reply(StepDirection::Execute, Ok(Json::parse("{\"n\":1}").unwrap())).unwrap();
     assert_eq!(bench.state(), SagaState::Completed);
+}
+
+#[test]
+fn events_that_a_step_leaves_are_in_the_commit_that_records_it_and_in_no_other() {
+    let mut bench = bench(&(step("a", "") + &step("b", "")));
+    bench.start();
+    let left: Vec<DoorAppend> = vec![(ShardId(3), Arc::new(append("order", &["x", "y"])))];
+    let answer = AnswerResult::Done { output: Json::null(), messages: Vec::new(), events: left.clone() };
+    let before = bench.commits.len();
+    let call = bench.answer("a", Answer::of(answer.clone()));
+    assert_eq!(bench.commits[before].events, left);
+    assert!(!bench.commits[before].journal.is_empty(), "the state of the step");
+    // The same answer again, when the step is done: it decides nothing, and leaves nothing.
+    bench.answer_to(&call, Answer::of(answer));
+    let events: usize = bench.commits.iter().map(|commit| commit.events.len()).sum();
+    assert_eq!(events, 1);
 }
 
 #[test]

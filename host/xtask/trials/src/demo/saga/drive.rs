@@ -11,17 +11,16 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use waybill_testkit::api::{Api, CallError, Reply};
+use waybill_testkit::api::{Api, CallError};
 use waybill_testkit::process::{Host, Launch};
 
 use super::evidence::Shown;
 use super::plan::Order;
 use super::result::Bars;
+use crate::demo::insistent::{ANSWERED_WITHIN, post};
 use crate::demo::{POLL, STALLED_AFTER};
 
 const WORKERS: usize = 16;
-/// A request that isn't answered is made again for this long.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks at all sagas.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -203,24 +202,4 @@ fn start_all(api: &Arc<Mutex<Api>>, orders: &[Order], bars: &Bars) -> JoinSet<Re
         });
     }
     workers
-}
-
-/// A POST that is made again, to the host as it is then, until it is answered.
-async fn post(api: &Mutex<Api>, path: &str, body: &Value) -> Result<Reply> {
-    let began = Instant::now();
-    loop {
-        let now = api.lock().clone();
-        let why = match now.post(path, body).await {
-            Ok(reply) if reply.is_ok() => return Ok(reply),
-            Ok(reply) if reply.body.get("retryable") != Some(&Value::Bool(true)) => {
-                bail!("POST {path} answered {}: {}", reply.status, reply.body)
-            }
-            Ok(reply) => format!("{}: {}", reply.status, reply.body),
-            Err(none) => format!("{none:?}"),
-        };
-        if began.elapsed() > ANSWERED_WITHIN {
-            bail!("POST {path} was answered with nothing better for {} s: {why}", ANSWERED_WITHIN.as_secs());
-        }
-        tokio::time::sleep(POLL).await;
-    }
 }

@@ -1,6 +1,5 @@
 //! The guard against requests to the inside: a table of peers as plugins may spell them, with resolvers that answer what
 //! they like, and a listener on loopback that must see nobody.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashMap;
 use std::io;

@@ -1,0 +1,181 @@
+//! Names of streams, patterns of them, and the shard that a stream belongs to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::limits::NAME_BYTES_MAX;
+use crate::error::{InputError, InputResult};
+use crate::ids::{ShardId, Tenant};
+use crate::route::Parts;
+
+/// What begins the names of sagas' histories.
+const SAGA: &str = "saga.";
+const RULE: &str =
+    "isn't a stream's name: write letters, digits and ._:/- without an empty part, . or .. between slashes";
+
+/// Name of a stream within its tenant, such as `task.node.{uuid}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamName(Arc<str>);
+
+impl StreamName {
+    /// Checks and takes a name. That of a saga's history may hold `%XX`, too.
+    pub fn new(text: impl AsRef<str>) -> InputResult<Self> {
+        let text = text.as_ref();
+        if text.is_empty() {
+            return Err(InputError::Empty { field: "stream" });
+        }
+        if text.len() > NAME_BYTES_MAX {
+            return Err(InputError::TooLong { field: "stream", bytes: text.len(), bytes_max: NAME_BYTES_MAX });
+        }
+        let is_escaped = text.starts_with(SAGA);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
+        let are_plain = text.bytes().all(|byte| is_plain(byte) || (is_escaped && byte == b'%'));
+        let are_parts = text.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if !are_plain || !are_parts || !are_escapes(text) {
+            return Err(InputError::name("stream", text, RULE));
+        }
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// The stream of a saga's history.
+    pub fn of_saga(id: &str) -> InputResult<Self> {
+        let mut name = String::from(SAGA);
+        for byte in id.bytes() {
+            if byte.is_ascii_alphanumeric() || b"._:-".contains(&byte) {
+                name.push(char::from(byte));
+            } else {
+                name.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        Self::new(name)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is a saga's history, which nobody appends to.
+    pub fn is_saga(&self) -> bool {
+        self.0.starts_with(SAGA)
+    }
+
+    /// The node in a name like `task.node.{uuid}`: events that name none belong to it.
+    pub fn node(&self) -> Option<&str> {
+        let (before, uuid) = self.0.rsplit_once('.')?;
+        let (first, word) = before.rsplit_once('.')?;
+        (word == "node" && !first.is_empty() && is_uuid(uuid)).then_some(uuid)
+    }
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether each `%` begins two hex digits.
+fn are_escapes(text: &str) -> bool {
+    let is_hex = |pair: &str| pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.split('%').skip(1).all(|after| after.get(..2).is_some_and(is_hex))
+}
+
+fn is_uuid(text: &str) -> bool {
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12]) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// A stream: its tenant and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    pub tenant: Tenant,
+    pub name: StreamName,
+}
+
+impl StreamKey {
+    /// The shard whose owner numbers it, among `count`: where the outbox puts a key of this text.
+    pub fn shard(&self, count: u16) -> ShardId {
+        ShardId::of_text(&self.tenant, self.name.as_str(), count)
+    }
+}
+
+impl fmt::Display for StreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.name)
+    }
+}
+
+/// Names by parts between dots: `*` stands for one part or a run within it, `**` as the last one for whatever follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPattern {
+    text: String,
+    parts: Parts,
+}
+
+impl StreamPattern {
+    pub fn parse(text: &str) -> InputResult<Self> {
+        match Parts::parse(text, '.') {
+            _ if text.is_empty() => Err(InputError::Empty { field: "match" }),
+            Ok(parts) => Ok(Self { text: text.to_owned(), parts }),
+            Err(rule) => Err(InputError::name("match", text, rule)),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn matches(&self, name: &StreamName) -> bool {
+        self.parts.matches(name.as_str().split('.'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_paths_and_keys_can_hold() {
+        for good in ["task.node.1", "a", "a/b-c:d_e.F", &"x".repeat(255)] {
+            assert_eq!(StreamName::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "/a", "a/", "a//b", "a/../b", "./a", "a%20", "\u{e4}", &"x".repeat(256)] {
+            assert!(StreamName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_sagas_history_has_a_name_whatever_its_id() {
+        let name = StreamName::of_saga("order 7/\u{e4}%").unwrap();
+        assert_eq!(name.as_str(), "saga.order%207%2F%C3%A4%25");
+        assert!(name.is_saga() && StreamName::new(name.as_str()).is_ok());
+        assert!(StreamName::new("saga.a%2").is_err() && StreamName::new("saga.a%zz").is_err());
+        assert!(!StreamName::new("sagas.a").unwrap().is_saga());
+    }
+
+    #[test]
+    fn a_node_is_read_from_a_name_that_ends_with_one() {
+        let uuid = "0190a2f0-7b1e-7c3d-9e4f-1a2b3c4d5e6f";
+        assert_eq!(StreamName::new(format!("task.node.{uuid}")).unwrap().node(), Some(uuid));
+        for other in [format!("node.{uuid}"), format!("task.nodes.{uuid}"), "task.node.7".to_owned()] {
+            assert_eq!(StreamName::new(other).unwrap().node(), None);
+        }
+    }
+
+    #[test]
+    fn a_stream_lies_where_the_outbox_would_put_its_key() {
+        let tenant = Tenant::new("acme").unwrap();
+        for name in ["a", "task.node.1", "execution"] {
+            let stream = StreamKey { tenant: tenant.clone(), name: StreamName::new(name).unwrap() };
+            let key = crate::ids::Key::new(name).unwrap();
+            assert_eq!(stream.shard(16), ShardId::of(&tenant, Some(&key), None, 0, 16));
+        }
+    }
+
+    #[test]
+    fn patterns_go_by_parts() {
+        let matches = |pattern, name| StreamPattern::parse(pattern).unwrap().matches(&StreamName::new(name).unwrap());
+        assert!(matches("task.**", "task.node.1") && matches("*.node.*", "task.node.1") && matches("t*", "task"));
+        assert!(!matches("task.*", "task.node.1") && !matches("task.**", "task"));
+        assert!(StreamPattern::parse("a.**.b").is_err() && StreamPattern::parse("").is_err());
+    }
+}

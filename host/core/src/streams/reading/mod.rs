@@ -1,0 +1,90 @@
+//! Reading: pages of what is stored, and readers that go on with what is new.
+//!
+//! The store is the law, memory a hint: a live entry that is lost or cut costs a reader a look at the store, never an event. A reader
+//! replays, joins the ring, looks at the store once more, and only then believes the ring.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `page` | one page of one stream |
+//! | `ring` | what was published of late, for those who listen |
+//! | `named` | a reader of one named stream; its cursor is a seq |
+//! | `token` | the cursor of a reader of many streams |
+//! | `scan` | replaying many streams by name |
+//! | `follow` | a reader of many streams: scan, feed, live |
+
+mod follow;
+mod named;
+mod page;
+mod ring;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use follow::{FeedReader, FeedWants, Followed, Restart};
+pub use named::{NamedReader, NamedWants};
+pub use page::{Page, PageError, PageLimits, page};
+pub use ring::{LiveEntry, LivePart, Looked, Ring};
+pub use token::{Place, Token, TokenError};
+
+use super::chunk::StoredEvent;
+use super::envelope::EventHead;
+use super::name::{StreamKey, StreamName};
+
+/// Which events a reader of many streams wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Streams whose names begin with this.
+    Prefix(String),
+    /// All streams with events of a node.
+    Node(String),
+    /// Events of resources of a type whose ids begin with this.
+    Resource { resource_type: String, id_prefix: String },
+}
+
+impl Selector {
+    /// Whether a stream may have such events, by its name alone.
+    pub fn may_take(&self, name: &StreamName) -> bool {
+        match self {
+            Self::Prefix(prefix) => name.as_str().starts_with(prefix.as_str()),
+            Self::Node(_) | Self::Resource { .. } => true,
+        }
+    }
+
+    /// Whether an event is wanted. One that can't be read is: its reader is told, and nothing is skipped.
+    pub fn takes(&self, event: &StoredEvent) -> bool {
+        let Ok(head) = EventHead::of(&event.packed) else { return true };
+        match self {
+            Self::Prefix(_) => true,
+            Self::Node(node) => head.node_uuid == node,
+            Self::Resource { resource_type, id_prefix } => {
+                head.resource_type == resource_type && head.resource_id.starts_with(id_prefix.as_str())
+            }
+        }
+    }
+
+    /// Short hash of it, so that a token isn't used with another one.
+    pub fn hash(&self) -> u32 {
+        let mut hash = crc32fast::Hasher::new();
+        let mut part = |text: &str| {
+            hash.update(&(text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        };
+        match self {
+            Self::Prefix(prefix) => ["prefix", prefix].map(&mut part),
+            Self::Node(node) => ["node", node].map(&mut part),
+            Self::Resource { resource_type, id_prefix } => {
+                part("type");
+                [resource_type.as_str(), id_prefix].map(&mut part)
+            }
+        };
+        hash.finalize()
+    }
+}
+
+/// An event for a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub stream: StreamKey,
+    pub event: StoredEvent,
+}

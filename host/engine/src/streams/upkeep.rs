@@ -1,0 +1,381 @@
+//! Which streams are merged, trimmed and compacted next. What an act takes is decided by the pure [`waybill_core::streams::upkeep`]; here
+//! is when a stream is looked at.
+//!
+//! A stream is looked at when enough was appended to it, or when its front is over its limits: what its front was is remembered from the
+//! look before.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::service::streams::StreamActed;
+use waybill_core::port::stream_store::{DueStream, StreamSlice};
+use waybill_core::streams::chunk::Chunk;
+use waybill_core::streams::limits::{COMPACT_RESOURCES_MAX, MERGE_FAN, SEALED_BYTES, SEALED_EVENTS, UPKEEP_BYTES_MAX};
+use waybill_core::streams::name::StreamKey;
+use waybill_core::streams::owner::Published;
+use waybill_core::streams::records::Checkpoint;
+use waybill_core::streams::rules::Rules;
+use waybill_core::streams::settings::StreamsSettings;
+use waybill_core::streams::upkeep::{
+    Act, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim, waiting,
+};
+use waybill_core::time::UnixMillis;
+
+use super::due::DueLooks;
+use super::mail::PurgeAsk;
+use super::meter::StreamMeter;
+use super::notes::{Front, Notes, Stage};
+
+/// How often the fronts are compared with the clock.
+const AGES_EVERY: Duration = Duration::from_secs(1);
+/// A compacted stream that was appended to is gone through this often at most.
+const COMPACT_EVERY: Duration = Duration::from_secs(60);
+/// What is to be read for the next act.
+pub(super) enum UpkeepAsk {
+    /// A stream behind a number.
+    Stream { stream: StreamKey, after: u64, bytes_max: usize },
+    /// Which streams are due for a look at their age.
+    Due,
+}
+
+#[derive(Clone, Debug)]
+struct Job {
+    stream: StreamKey,
+    stage: Stage,
+}
+
+/// An act that is in the commit under way, or about to be.
+struct Out {
+    job: Job,
+    events: u64,
+}
+
+pub(super) struct Upkeep {
+    notes: Notes,
+    queue: VecDeque<Job>,
+    purges: VecDeque<(PurgeAsk, StreamActed)>,
+    latest: Option<(StreamKey, Latest)>,
+    /// Resources that one pass of compaction holds in memory at most.
+    resources_max: usize,
+    current: Option<Job>,
+    out: Option<Out>,
+    aged_at: Instant,
+    due: DueLooks,
+}
+
+impl Upkeep {
+    pub fn new(due: DueLooks) -> Self {
+        Self {
+            notes: Notes::default(),
+            queue: VecDeque::new(),
+            purges: VecDeque::new(),
+            latest: None,
+            resources_max: COMPACT_RESOURCES_MAX,
+            current: None,
+            out: None,
+            aged_at: Instant::now(),
+            due,
+        }
+    }
+
+    /// A commit added to streams.
+    pub fn published(&mut self, published: &Published, settings: &StreamsSettings) {
+        for part in &published.parts {
+            let stream = &part.part.stream;
+            let Some(note) = self.notes.take_in(stream) else { continue };
+            note.last = note.last.max(part.part.to);
+            let total = part.chunks.iter().flatten().map(|chunk| chunk.total).max();
+            note.bytes = note.bytes.max(total.unwrap_or(0));
+            note.chunks += 1;
+            note.is_dirty = true;
+            let stage = note.due(&settings.retention(&stream.name), None);
+            self.queue(stream.clone(), stage);
+        }
+    }
+
+    fn queue(&mut self, stream: StreamKey, stage: Option<Stage>) {
+        let Some(stage) = stage else { return };
+        match self.notes.get_mut(&stream) {
+            Some(note) if note.is_queued => {}
+            Some(note) => {
+                note.is_queued = true;
+                self.queue.push_back(Job { stream, stage });
+            }
+            None => {}
+        }
+    }
+
+    pub fn purge(&mut self, ask: PurgeAsk) {
+        self.purges.push_back((ask, StreamActed::default()));
+    }
+
+    /// What is to be read next, if anything.
+    pub fn next(&mut self, now: UnixMillis, settings: &StreamsSettings) -> Option<UpkeepAsk> {
+        if self.out.is_some() || self.current.is_some() {
+            return None;
+        }
+        self.look_at_ages(now, settings);
+        if self.purges.is_empty() && self.due.is_due(now) {
+            return Some(UpkeepAsk::Due);
+        }
+        let job = match self.purges.front() {
+            Some((ask, _)) => Job { stream: ask.stream.clone(), stage: Stage::Purge },
+            None => self.queue.pop_front()?,
+        };
+        let sealed_to = self.notes.get(&job.stream).map_or(0, |note| note.sealed_to);
+        let (after, bytes_max) = match job.stage {
+            Stage::Front { bytes_max } => (0, bytes_max),
+            Stage::Purge => (0, UPKEEP_BYTES_MAX),
+            Stage::Merge => (sealed_to, UPKEEP_BYTES_MAX),
+            Stage::Survey { after } | Stage::Compact { after } => (after, UPKEEP_BYTES_MAX),
+        };
+        let stream = job.stream.clone();
+        self.current = Some(job);
+        Some(UpkeepAsk::Stream { stream, after, bytes_max })
+    }
+
+    fn look_at_ages(&mut self, now: UnixMillis, settings: &StreamsSettings) {
+        if self.aged_at.elapsed() < AGES_EVERY {
+            return;
+        }
+        self.aged_at = Instant::now();
+        let mut due = Vec::new();
+        for (stream, note) in self.notes.iter() {
+            let stage = note.due(&settings.retention(&stream.name), Some(now));
+            let compacts = settings.compaction(&stream.name).is_some();
+            let compacts =
+                compacts && note.is_dirty && note.compacted_at.is_none_or(|at| at.elapsed() >= COMPACT_EVERY);
+            due.extend(stage.or(compacts.then_some(Stage::Survey { after: 0 })).map(|stage| (stream.clone(), stage)));
+        }
+        for (stream, stage) in due {
+            self.queue(stream, Some(stage));
+        }
+    }
+
+    /// Takes up the streams whose rows say that they are due. Answers the act for rows that lie wrong.
+    pub fn found_due(&mut self, rows: Vec<DueStream>, beat: u64, now: UnixMillis) -> Option<Act> {
+        let (streams, act) = self.due.found(rows, beat, now);
+        for stream in streams {
+            // Without room for a note it is found again.
+            if self.notes.take_in(&stream).is_some() {
+                self.queue(stream, Some(Stage::Front { bytes_max: UPKEEP_BYTES_MAX }));
+            }
+        }
+        act
+    }
+
+    /// The act for what was read, if any. Without one the stream goes on to what follows.
+    pub fn decide(
+        &mut self,
+        slice: &StreamSlice,
+        holding: &[Checkpoint],
+        beat: u64,
+        now: UnixMillis,
+        settings: &StreamsSettings,
+    ) -> Option<Act> {
+        let job = self.current.take()?;
+        let (stream, rules) = (job.stream.clone(), Rules::default());
+        let view = UpkeepView::new(stream.clone(), beat, slice, holding, rules);
+        let act = match job.stage {
+            Stage::Front { .. } => {
+                let retention = settings.retention(&stream.name);
+                trim(&view, &retention, now, rules).or_else(|| due(&view, self.due.shard(), &retention, now))
+            }
+            Stage::Merge => merge(&view, MergeSettings::default(), rules),
+            Stage::Survey { after } => {
+                self.survey(&view, slice, after, now, settings);
+                return None;
+            }
+            Stage::Compact { .. } => {
+                let compaction = settings.compaction(&stream.name).map(|(compaction, _)| compaction);
+                let latest = self.latest.as_ref().filter(|(of, _)| *of == stream).map(|(_, latest)| latest);
+                if latest.is_some_and(|latest| latest.is_held(&view)) {
+                    // It is gone through again in a while, also if nothing is appended meanwhile.
+                    self.notes.get_mut(&stream).into_iter().for_each(|note| note.is_dirty = true);
+                    self.end(&stream);
+                    return None;
+                }
+                compaction.zip(latest).and_then(|(compaction, latest)| compact(&view, latest, &compaction, now, rules))
+            }
+            Stage::Purge => {
+                let before = self.purges.front().and_then(|(ask, _)| ask.before);
+                let named_to = view.rest.named_to(&view.head);
+                let keep = before.map_or(0, |before| (named_to + 1).saturating_sub(before));
+                let all = Retention { keep_count: Some(keep), ..Retention::default() };
+                trim(&view, &all, now, rules)
+            }
+        };
+        match act {
+            Some(act) => {
+                self.due.acts(&act);
+                self.out = Some(Out { job, events: act.events });
+                Some(act)
+            }
+            None => {
+                self.nothing_to_do(job, &view, slice, settings);
+                None
+            }
+        }
+    }
+
+    /// Sees what lies deep enough under the end of a stream; then it is compacted from the front. Of a stream with more resources than one
+    /// pass may hold, the passes go on one behind another until one has reached the last of them.
+    fn survey(
+        &mut self,
+        view: &UpkeepView,
+        slice: &StreamSlice,
+        after: u64,
+        now: UnixMillis,
+        settings: &StreamsSettings,
+    ) {
+        let stream = view.stream.clone();
+        let Some((_, lag)) = settings.compaction(&stream.name) else { return self.end(&stream) };
+        if after == 0 {
+            let mut behind = None;
+            if let Some(note) = self.notes.get_mut(&stream) {
+                behind.clone_from(&note.compacted_to);
+                note.compacted_at = Some(Instant::now());
+                // What was appended since the first of several passes is for another round.
+                note.is_dirty &= behind.is_some();
+            }
+            self.latest = Some((stream.clone(), Latest::behind(behind, self.resources_max)));
+        }
+        let Some((_, latest)) = self.latest.as_mut().filter(|(of, _)| *of == stream) else { return self.end(&stream) };
+        let mut goes_on = !slice.is_all;
+        for chunk in &view.chunks {
+            if chunk.at.plus(lag) > now {
+                goes_on = false;
+                // What lies behind is for another pass.
+                self.notes.get_mut(&stream).into_iter().for_each(|note| note.is_dirty = true);
+                break;
+            }
+            latest.see(chunk);
+        }
+        let is_empty = latest.is_empty();
+        let next = match view.chunks.last() {
+            Some(last) if goes_on => Stage::Survey { after: last.last },
+            _ if is_empty => return self.pass_over(stream),
+            _ => Stage::Compact { after: 0 },
+        };
+        self.queue.push_front(Job { stream, stage: next });
+    }
+
+    /// Nothing of a stream is to be done at this stage.
+    fn nothing_to_do(&mut self, job: Job, view: &UpkeepView, slice: &StreamSlice, settings: &StreamsSettings) {
+        let Job { stream, stage } = job;
+        let last = view.chunks.last().map(|chunk| chunk.last);
+        match stage {
+            Stage::Front { .. } => {
+                let front =
+                    view.chunks.first().map(|chunk| Front { last: chunk.last, at: chunk.at, total: chunk.total });
+                let Some(note) = self.notes.get_mut(&stream) else { return };
+                note.bytes = note.bytes.max(view.head.bytes);
+                // Of a stream without a front nothing is over any limit.
+                let none = Front { last: note.last, at: UnixMillis(u64::MAX), total: note.bytes };
+                (note.front, note.is_queued) = (front.or(Some(none)), false);
+                note.rests_until = Some(Instant::now() + AGES_EVERY);
+                let next = (note.chunks >= MERGE_FAN).then_some(Stage::Merge);
+                self.queue(stream, next);
+            }
+            Stage::Merge => {
+                let Some(note) = self.notes.get_mut(&stream) else { return };
+                let sealed = view.chunks.iter().take_while(|chunk| is_sealed(chunk)).last().map(|chunk| chunk.last);
+                note.sealed_to = sealed.unwrap_or(note.sealed_to);
+                note.is_queued = false;
+                match last {
+                    // Of what was read nothing is merged as it lies, and there is more behind it.
+                    Some(last) if !slice.is_all => {
+                        note.sealed_to = last;
+                        self.queue(stream, Some(Stage::Merge));
+                    }
+                    _ => {
+                        // They count with what comes: only then are no more left than become one.
+                        note.chunks = waiting(view, MergeSettings::default());
+                        let stage = note.due(&settings.retention(&stream.name), None);
+                        self.queue(stream, stage);
+                    }
+                }
+            }
+            Stage::Compact { .. } => match last {
+                Some(last) if !slice.is_all => {
+                    self.queue.push_front(Job { stream, stage: Stage::Compact { after: last } })
+                }
+                _ => self.pass_over(stream),
+            },
+            Stage::Survey { .. } => self.end(&stream),
+            Stage::Purge => {
+                if let Some((ask, acted)) = self.purges.pop_front() {
+                    let acted = StreamActed { first: view.rest.first, last: view.head.last, ..acted };
+                    let _gone = ask.reply.send(Ok(acted));
+                }
+            }
+        }
+    }
+
+    /// A pass of compaction is through. What it couldn't hold is for the next one, which other streams go before.
+    fn pass_over(&mut self, stream: StreamKey) {
+        let end = self.latest.take().and_then(|(_, latest)| latest.end().cloned());
+        self.end(&stream);
+        let next = end.is_some().then_some(Stage::Survey { after: 0 });
+        if let Some(note) = self.notes.get_mut(&stream) {
+            note.compacted_to = end;
+        }
+        self.queue(stream, next);
+    }
+
+    /// A pass of compaction can't go on.
+    fn end(&mut self, stream: &StreamKey) {
+        self.latest = None;
+        if let Some(note) = self.notes.get_mut(stream) {
+            note.is_queued = false;
+        }
+    }
+
+    /// The act is in: the stream is looked at again, for perhaps there is more to do.
+    pub fn applied(&mut self, meter: &StreamMeter) {
+        let Some(Out { mut job, events }) = self.out.take() else { return };
+        match &mut job.stage {
+            Stage::Front { bytes_max } => {
+                *bytes_max = UPKEEP_BYTES_MAX;
+                meter.trimmed(events);
+            }
+            Stage::Purge => {
+                meter.trimmed(events);
+                if let Some((_, acted)) = self.purges.front_mut() {
+                    acted.events += events;
+                }
+                return;
+            }
+            Stage::Compact { .. } => meter.compacted(events),
+            Stage::Merge | Stage::Survey { .. } => {}
+        }
+        match job.stage {
+            // A pass of compaction isn't mixed with another one's.
+            Stage::Compact { .. } => self.queue.push_front(job),
+            _ => self.queue.push_back(job),
+        }
+    }
+
+    /// The act isn't in, or couldn't be decided: it is tried again.
+    pub fn not_applied(&mut self) {
+        let job = self.out.take().map(|out| out.job).or_else(|| self.current.take());
+        // A purge stands at the front of its own queue.
+        self.queue.extend(job.filter(|job| job.stage != Stage::Purge));
+    }
+
+    /// Who waits for a purge is told that it isn't known.
+    pub fn refuse_all(&mut self, reason: &str) {
+        for (ask, _) in self.purges.drain(..) {
+            let _gone = ask.reply.send(Err(ServiceError::Unavailable(reason.to_owned())));
+        }
+    }
+}
+
+fn is_sealed(chunk: &Chunk) -> bool {
+    chunk.events.len() >= SEALED_EVENTS || chunk.bytes() >= SEALED_BYTES
+}

@@ -1,0 +1,133 @@
+//! Dead letters of streams, and what relays never had, as operators see them.
+
+use waybill_api::dead_events::DeadEvent;
+use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
+use waybill_core::code::Code;
+use waybill_core::ids::Tenant;
+use waybill_core::port::dead::{DeadId, DeadKind};
+use waybill_core::port::service::MessageState;
+use waybill_core::streams::settings::{OnOvertaken, StreamsSettings};
+use waybill_testkit::fake_transport::{ack, permanent};
+
+use crate::support::*;
+
+fn relayed(settings: &mut StreamsSettings) {
+    settings.relays = vec![plan("out")];
+}
+
+fn named(id: &str) -> DeadId {
+    DeadId::new(&tenant(), id)
+}
+
+async fn listed(host: &Host, filter: &str) -> Vec<DeadEvent> {
+    let page = host.outbox.dead_letters(None, filter, None, 100).await.unwrap();
+    let events = page.items.into_iter().filter_map(|letter| match letter {
+        DeadLetterView::Event(event) => Some(*event),
+        _ => None,
+    });
+    events.collect()
+}
+
+/// A host whose broker has refused events for good.
+async fn refused(world: &World, ids: &[&str]) -> Host {
+    world.bus.tell(|_| permanent("POISON"));
+    let host = world.start().await;
+    host.append("a", ids).await;
+    eventually("they are dead letters", async || listed(&host, "").await.len() == ids.len()).await;
+    host
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_its_broker_refused_is_in_the_one_list_and_shown_whole() {
+    let world = World::with(relayed);
+    let host = refused(&world, &["x-0", "y-0"]).await;
+    let all = listed(&host, "kind=event relay=out topic=a code=POISON").await;
+    assert_eq!(all.len(), 2);
+    for other in ["kind=message", "relay=other", "topic=b", "key=x"] {
+        assert!(listed(&host, other).await.is_empty(), "{other}");
+    }
+    assert_eq!(host.outbox.count_dead(None, "kind=event").await.unwrap().value, 2);
+    let groups = host.outbox.dead_groups(None, "").await.unwrap().value;
+    assert_eq!((groups[0].kind, groups[0].count, groups[0].topic.as_str()), (DeadKind::Event, 2, "a"));
+    let first = host.outbox.dead_letters(None, "", None, 1).await.unwrap();
+    let rest = host.outbox.dead_letters(None, "", first.next_cursor.as_deref(), 10).await.unwrap();
+    assert_eq!((first.items.len(), rest.items.len()), (1, 1));
+    let DeadLetterView::Event(shown) = host.outbox.dead_letter(&named(&all[0].id)).await.unwrap() else { panic!() };
+    assert_eq!((shown.seq, shown.relay.as_deref(), shown.stream.as_str()), (all[0].seq, Some("out"), "a"));
+    let event: serde_json::Value = serde_json::from_str(shown.event.unwrap().get()).unwrap();
+    assert_eq!((event["event_id"].as_str(), event["seq"].as_u64()), (shown.event_id.as_deref(), shown.seq));
+    let foreign = DeadId::new(&Tenant::new("globex").unwrap(), &all[0].id);
+    assert_eq!(host.outbox.dead_letter(&foreign).await.unwrap_err().code(), Code::DEAD_NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_sends_it_through_its_relay_and_what_is_refused_again_stays() {
+    let world = World::with(relayed);
+    let host = refused(&world, &["x-0"]).await;
+    let id = listed(&host, "").await.remove(0).id;
+    let how = || Replay::because("mended");
+    let again = host.outbox.replay(&named(&id), how(), "ops").await.unwrap_err();
+    assert!(again.to_string().contains("POISON"), "{again}");
+    assert_eq!(listed(&host, "").await.len(), 1);
+    host.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    let paused = host.outbox.replay(&named(&id), how(), "ops").await.unwrap_err();
+    assert!(paused.to_string().contains("resume it"), "{paused}");
+    host.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    world.bus.tell(|_| ack());
+    let before = world.bus.log().sent.len();
+    let Replayed::Event(event) = host.outbox.replay(&named(&id), how(), "ops").await.unwrap() else { panic!() };
+    assert_eq!(event.event_id.as_deref(), Some("x-0"));
+    let sent = world.bus.log().sent;
+    assert_eq!((sent.len() - before, sent[before].id.as_str()), (1, "x-0"));
+    assert_eq!(sent[before].destination, "events.a");
+    assert!(listed(&host, "").await.is_empty());
+    let gone = host.outbox.replay(&named(&id), how(), "ops").await.unwrap_err();
+    assert_eq!(gone.code(), Code::DEAD_NOT_FOUND);
+    let mut kinds: Vec<String> =
+        host.outbox.audit(None, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
+    kinds.reverse();
+    kinds.retain(|kind| !kind.starts_with("Relay"));
+    let once = |end: &str| ["TxReplayRequested".to_owned(), end.to_owned()];
+    let failed = once("DeadEventReplayFailed");
+    assert_eq!(kinds, [failed.clone(), failed, once("DeadEventReplayed")].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_fenced_off_keeps_its_note_and_cannot_be_edited() {
+    let world = World::with(relayed);
+    let host = refused(&world, &["x-0"]).await;
+    let id = listed(&host, "").await.remove(0).id;
+    let DeadLetterView::Event(fenced) = host.outbox.quarantine(&named(&id), "asks the owner", "ops").await.unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!((fenced.state, fenced.note.as_deref()), (MessageState::Quarantined, Some("asks the owner")));
+    assert!(listed(&host, "state=dead").await.is_empty());
+    let edited = host.outbox.edit(&named(&id), Default::default(), "ops").await.unwrap_err();
+    assert_eq!(edited.code(), Code::DEAD_KIND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_relay_never_had_is_listed() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.events.retention_events = 2;
+        settings.relays[0].hold_max = None;
+        settings.relays[0].on_overtaken = OnOvertaken::GoOn;
+    });
+    let host = world.start().await;
+    host.streams.pause_relay(&relay_name("out"), "ops", "maintenance").await.unwrap();
+    for number in 0..40 {
+        host.append("a", &[&format!("x-{number}")]).await;
+    }
+    pass(seconds(30)).await;
+    host.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
+    let ranges = async || host.streams.overtaken(&relay_name("out"), None, 10).await.unwrap().items;
+    eventually("it is recorded", async || !ranges().await.is_empty()).await;
+    let first = ranges().await.remove(0);
+    assert_eq!((first.from, &first.stream), (1, &key("a")));
+    let lost: u64 = ranges().await.iter().map(|range| range.to + 1 - range.from).sum();
+    assert_eq!(lost, host.relay("out").await.overtaken);
+    let missing = host.streams.overtaken(&relay_name("nope"), None, 10).await.unwrap_err();
+    assert_eq!(missing.code(), Code::RELAY_NOT_FOUND);
+}

@@ -1,0 +1,21 @@
+//! Event streams on the engine: appends, readers, takeover, upkeep and relays, with the in-memory store, a broker in memory, and a clock
+//! that only moves when everybody waits.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod append;
+mod dead;
+mod idle;
+mod joint;
+mod lagged;
+mod many;
+mod meter;
+mod owners;
+mod relay;
+mod reload;
+mod retention;
+mod seam;
+mod support;
+mod takeover;
+mod trail;
+mod upkeep;

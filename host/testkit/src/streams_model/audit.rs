@@ -1,0 +1,156 @@
+//! What must hold at each delivery, and at the end.
+
+use std::collections::BTreeSet;
+
+use waybill_core::ids::ShardId;
+
+use super::events::{EventSeen, Folded};
+use super::ledger::events_in;
+use super::setup::{COMPACTED, SHARDS, STREAMS};
+use super::world::World;
+
+impl World {
+    /// A reader that had everything up to `had` gets an event.
+    pub(super) fn check_delivery(&mut self, who: &str, stream: usize, had: Option<u64>, seen: &EventSeen) {
+        self.ledger.stats.deliveries += 1;
+        let by_seq = &self.ledger.by_seq[stream];
+        if by_seq.get(&seen.seq) != Some(&seen.id) {
+            let told = seen.described();
+            return self
+                .ledger
+                .violation(format!("PHANTOM {who}: {told} of stream {stream} isn't committed like this"));
+        }
+        let Some(had) = had else { return };
+        if seen.seq <= had {
+            return self.ledger.violation(format!("REPEAT {who}: stream {stream} gave {} after {had}", seen.seq));
+        }
+        let missed = by_seq.range(had + 1..seen.seq).find(|(_, id)| !self.ledger.events[**id].dropped);
+        if let Some((missed, _)) = missed {
+            let (seq, missed) = (seen.seq, *missed);
+            self.ledger.violation(format!("MISSED {who}: stream {stream} gave {seq} after {had}, without {missed}"));
+        }
+    }
+
+    pub(super) fn ends(&self) -> Vec<u64> {
+        self.store.read(|tables| (0..SHARDS).map(|shard| tables.streams.shard(ShardId(shard)).pos).collect())
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        let is_quiet = self.clients.is_empty() && self.late.is_empty() && self.broker.is_quiet();
+        is_quiet
+            && self.ledger.events.iter().all(|event| event.acknowledged.is_none() || event.seq.is_some())
+            && self.named.iter().all(|reader| self.is_at_end(reader))
+            && self.many.iter().all(|reader| self.has_all(reader))
+            && (0..STREAMS).all(|stream| self.is_named(stream))
+            && self.unrelayed().is_none()
+    }
+
+    fn is_named(&self, stream: usize) -> bool {
+        let key = self.setup.stream(stream);
+        self.store.read(|tables| {
+            let head = tables.streams.head(key);
+            tables.streams.rest(key).named_to(&head) >= head.last
+        })
+    }
+
+    /// An event that the broker should have and hasn't.
+    fn unrelayed(&self) -> Option<(usize, u64)> {
+        for stream in 0..STREAMS {
+            let key = self.setup.stream(stream);
+            let generation = self.store.read(|tables| tables.streams.checkpoint(&self.setup.relay, key).generation);
+            let began = self.ledger.began.get(&(stream, generation)).copied().unwrap_or(0);
+            for (seq, id) in &self.ledger.by_seq[stream] {
+                let event = &self.ledger.events[*id];
+                if event.dead || event.dropped || event.lost {
+                    continue;
+                }
+                let arrived = self.broker.arrived.get(&(stream, *seq));
+                let is_there = match arrived {
+                    Some(in_) if *seq > began => in_.contains(&generation),
+                    Some(_) => true,
+                    None => *seq <= began && event.skipped,
+                };
+                if !is_there {
+                    return Some((stream, *seq));
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn audit(&mut self) {
+        let lost = self.ledger.events.iter().position(|event| event.acknowledged.is_some() && event.seq.is_none());
+        if let Some(id) = lost {
+            let stream = self.ledger.events[id].stream;
+            return self
+                .ledger
+                .violation(format!("LOST event {id} of stream {stream} was acknowledged, without a number"));
+        }
+        if let Some((stream, seq)) = self.unrelayed() {
+            self.ledger.violation(format!("BROKER lacks {seq} of stream {stream}"));
+        }
+        self.audit_readers();
+        for stream in 0..STREAMS {
+            let key = self.setup.stream(stream).clone();
+            let chunks: Vec<_> = self.store.read(|tables| tables.streams.chunks_after(&key, 0).collect());
+            let mut at = None;
+            for chunk in chunks.into_iter().filter_map(|stored| stored.chunk.ok()) {
+                if at.is_some_and(|at| at != chunk.from) {
+                    self.ledger.violation(format!("COVER stream {stream} isn't covered at {}", chunk.from));
+                }
+                at = Some(chunk.last);
+            }
+        }
+    }
+
+    fn audit_readers(&mut self) {
+        for number in 0..self.named.len() {
+            let reader = &self.named[number];
+            let (stream, had, state) = (reader.stream, reader.had, reader.state.clone());
+            if self.is_at_end(&self.named[number]) {
+                self.check_tail(&format!("A{number}"), stream, had, &state);
+            } else {
+                let told = format!("{:?}", self.named[number].reader);
+                self.ledger.violation(format!("STUCK reader A{number} of stream {stream}: {told}"));
+            }
+        }
+        for number in 0..self.many.len() {
+            if !self.has_all(&self.many[number]) {
+                let told = format!("{:?}", self.many[number].reader);
+                self.ledger.violation(format!("STUCK reader B{number}: {told}"));
+                continue;
+            }
+            for stream in 0..STREAMS {
+                let (had, state) = (self.many[number].had[stream], self.many[number].state[stream].clone());
+                self.check_tail(&format!("B{number}"), stream, had, &state);
+            }
+        }
+    }
+
+    /// A reader that is at the end has the last event, and of a compacted stream the right state.
+    fn check_tail(&mut self, who: &str, stream: usize, had: Option<u64>, state: &Folded) {
+        let key = self.setup.stream(stream).clone();
+        let here: BTreeSet<u64> =
+            self.store.read(|tables| events_in(&tables.streams, &key).iter().map(|seen| seen.seq).collect());
+        if let Some(last) = here.last()
+            && had.is_none_or(|had| had < *last)
+        {
+            self.ledger.violation(format!("MISSED {who}: stream {stream} ends at {last}, it has {had:?}"));
+        }
+        if stream != COMPACTED {
+            return;
+        }
+        let mut want = Folded::new();
+        for (seq, id) in &self.ledger.by_seq[stream] {
+            let event = &self.ledger.events[*id];
+            if event.is_delete {
+                want.remove(&event.resource);
+            } else {
+                want.insert(event.resource, *seq);
+            }
+        }
+        if *state != want {
+            self.ledger.violation(format!("STATE {who}: stream {stream} is {state:?}, should be {want:?}"));
+        }
+    }
+}

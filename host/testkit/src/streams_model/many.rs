@@ -1,0 +1,143 @@
+//! Readers of all streams. A client keeps the token of the last event that it had.
+
+use waybill_core::ids::Tenant;
+use waybill_core::streams::reading::{FeedReader, FeedWants, Followed, Place, Restart, Selector, Token};
+
+use super::events::{EventSeen, Folded, fold};
+use super::setup::{SHARDS, STREAMS};
+use super::world::World;
+
+/// The store's incarnation: nobody restores it here.
+const INCARNATION: u64 = 7;
+
+#[derive(Debug)]
+pub(super) struct Many {
+    pub host: usize,
+    /// None = it isn't connected.
+    pub reader: Option<FeedReader>,
+    /// What the client keeps: the text of a token.
+    token: Option<String>,
+    pub had: [Option<u64>; STREAMS],
+    pub state: [Folded; STREAMS],
+    /// Until when it does nothing.
+    stalled_until: u64,
+}
+
+impl Many {
+    pub fn new(stalled_until: u64) -> Self {
+        let (had, state) = ([None; STREAMS], Default::default());
+        Self { host: 0, reader: None, token: None, had, state, stalled_until }
+    }
+}
+
+fn selector() -> Selector {
+    Selector::Prefix("s".into())
+}
+
+impl World {
+    pub(super) fn has_all(&self, many: &Many) -> bool {
+        let ring = &self.hosts[many.host].all;
+        many.reader.as_ref().is_some_and(|reader| reader.is_idle(ring, &self.ends()))
+    }
+
+    /// One act of a reader.
+    pub(super) fn many(&mut self, number: usize) {
+        let now = self.now;
+        if self.many[number].stalled_until > now {
+            return;
+        }
+        if !self.calm {
+            if self.rng.percent(2) {
+                self.many[number].reader = None;
+            } else if self.rng.percent(5) {
+                self.many[number].stalled_until = now + self.rng.below(120);
+                return;
+            }
+        }
+        let Some(mut reader) = self.many[number].reader.take() else { return self.connect_many(number) };
+        while let Some(read) = reader.next() {
+            let stream = self.setup.number(&read.stream);
+            self.hand_many(number, stream, &EventSeen::of(&read.event), &reader);
+            if !self.calm && self.rng.percent(3) {
+                return;
+            }
+        }
+        match self.take_from_ring(number, &mut reader) {
+            Ok(()) => self.many[number].reader = Some(reader),
+            Err(Restart::Lagged) => self.ledger.stats.lagged += 1,
+            Err(Restart::Expired) => {
+                self.ledger.stats.expired += 1;
+                self.many[number].token = None;
+            }
+            Err(Restart::Unreadable(reason)) => self.ledger.violation(format!("PHANTOM B{number}: {reason}")),
+        }
+    }
+
+    fn take_from_ring(&mut self, number: usize, reader: &mut FeedReader) -> Followed {
+        let host = self.many[number].host;
+        match reader.wants(&self.hosts[host].all) {
+            FeedWants::Nothing => Ok(()),
+            FeedWants::Ends => {
+                let is_again = matches!(reader.token().map(|token| token.place), Some(Place::Feed { .. }));
+                reader.take_ends(self.ends());
+                let scans = matches!(reader.token().map(|token| token.place), Some(Place::Scan { .. }));
+                self.ledger.stats.rescans += u64::from(is_again && scans);
+                Ok(())
+            }
+            FeedWants::Scan(query) => {
+                let found = self.store.read(|tables| tables.streams.scan(&query));
+                reader.take_scan(found)
+            }
+            FeedWants::Feed(shard, pos) => {
+                let found = self.store.read(|tables| tables.streams.feed_slice(shard, pos));
+                reader.take_feed(found)
+            }
+            FeedWants::Selected(stream, selector) => {
+                reader.take_selected(self.store.read(|tables| tables.streams.is_selected(&stream, &selector)))
+            }
+            FeedWants::Live => {
+                if reader.is_idle(&self.hosts[host].all, &self.ends()) {
+                    if self.rng.percent(20) {
+                        reader.look_again();
+                    }
+                    return Ok(());
+                }
+                if self.rng.percent(10) {
+                    reader.look_again();
+                }
+                reader.take_live(&self.hosts[host].all)
+            }
+        }
+    }
+
+    fn connect_many(&mut self, number: usize) {
+        let host = self.rng.index(self.hosts.len());
+        if !self.hosts[host].up {
+            return;
+        }
+        let (tenant, rules) = (Tenant::unnamed(), self.setup.rules);
+        let reader = match self.many[number].token.clone() {
+            Some(text) => {
+                self.ledger.stats.resumed += 1;
+                let scope = Token::scope(&tenant, &selector());
+                let token = Token::parse(&text, scope, INCARNATION, SHARDS).unwrap();
+                FeedReader::resume(tenant, selector(), &token, SHARDS, rules)
+            }
+            None => {
+                let many = &mut self.many[number];
+                (many.had, many.state) = ([None; STREAMS], Default::default());
+                FeedReader::from_earliest(tenant, selector(), INCARNATION, SHARDS, rules)
+            }
+        };
+        let reader = reader.with_scan_bytes(self.rng.index(400));
+        (self.many[number].host, self.many[number].reader) = (host, Some(reader));
+    }
+
+    fn hand_many(&mut self, number: usize, stream: usize, seen: &EventSeen, reader: &FeedReader) {
+        self.check_delivery(&format!("B{number}"), stream, self.many[number].had[stream], seen);
+        let many = &mut self.many[number];
+        many.had[stream] = Some(seen.seq);
+        fold(&mut many.state[stream], seen);
+        many.token = reader.token().map(|token| token.text());
+    }
+}

@@ -1,0 +1,115 @@
+//! The relay at the owner: it takes the feed, reads windows, sends.
+
+use waybill_core::ids::ShardId;
+use waybill_core::port::stream_store::ShardOf;
+use waybill_core::streams::relay::{FeedTaken, RelaySend};
+
+use super::broker::Sent;
+use super::setup::{SHARDS, STREAMS};
+use super::world::World;
+
+impl World {
+    /// One act of the relay of a shard.
+    pub(super) fn relay(&mut self, host: usize, shard: usize) {
+        self.take_up(host, shard);
+        let clock = self.clock();
+        let Some(life) = self.hosts[host].lives[shard].as_ref() else { return };
+        if clock.mono >= life.owner.lease_until() {
+            return;
+        }
+        if !self.calm && self.rng.one_in(100) {
+            self.seek(host, shard);
+        }
+        self.read_windows(host, shard);
+        let count_max = self.rng.index(4);
+        let name = self.setup.relay.clone();
+        let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
+        let token = life.token;
+        let Some(relay) = life.owner.relays_mut().get_mut(&name) else { return };
+        for send in relay.sends(clock.mono, count_max) {
+            self.send(host, shard, token, &send);
+        }
+    }
+
+    /// What may be behind: named by the feed after the mark, or everything once the feed was trimmed.
+    fn take_up(&mut self, host: usize, shard: usize) {
+        let name = self.setup.relay.clone();
+        let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
+        let record = life.owner.record().clone();
+        let Some(relay) = life.owner.relays_mut().get_mut(&name) else { return };
+        let shard = ShardId(u16::try_from(shard).unwrap());
+        if let Some(after) = relay.feed_wanted(&record) {
+            let feed: Vec<_> = self.store.read(|tables| {
+                let feed = tables.streams.feed.range((shard, after + 1)..=(shard, u64::MAX)).take(2);
+                feed.map(|(_, record)| record.clone()).collect()
+            });
+            let taken = relay.take_feed(&feed, &record);
+            debug_assert!(taken == FeedTaken::Trimmed || !feed.is_empty());
+        }
+        if let Some(behind) = relay.streams_wanted() {
+            let of = ShardOf { shard, count: SHARDS };
+            let page = self.store.read(|tables| tables.streams.relay_streams(&name, of, behind, 2));
+            relay.take_streams(&page, &record);
+        }
+    }
+
+    fn seek(&mut self, host: usize, shard: usize) {
+        let name = self.setup.relay.clone();
+        let stream = shard + usize::from(SHARDS) * self.rng.index(STREAMS / usize::from(SHARDS));
+        let key = self.setup.stream(stream).clone();
+        let (last, checkpoint) =
+            self.store.read(|tables| (tables.streams.head(&key).last, tables.streams.checkpoint(&name, &key)));
+        if last == 0 {
+            return;
+        }
+        let upto = self.rng.below(last);
+        let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
+        if let Some(relay) = life.owner.relays_mut().get_mut(&name) {
+            relay.seek(&key, &checkpoint, upto);
+        }
+    }
+
+    fn read_windows(&mut self, host: usize, shard: usize) {
+        let (name, holds) = (self.setup.relay.clone(), self.setup.holds);
+        let count = 1 + self.rng.index(2);
+        let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
+        let Some(relay) = life.owner.relays_mut().get_mut(&name) else { return };
+        for (key, after) in relay.windows_wanted(count, |_| false) {
+            let read = self.store.read(|tables| tables.streams.relay_slice(&name, &key, after, 0));
+            let Some(overtaken) = relay.take_window(&key, &read) else { continue };
+            if holds {
+                self.ledger.violation(format!("HOLD the relay of stream {key} was overtaken"));
+            }
+            self.ledger.stats.overtaken += 1;
+            let stream = self.setup.number(&key);
+            for seq in overtaken.from..=overtaken.to {
+                if let Some(event) = self.ledger.event(stream, seq) {
+                    event.lost = true;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, host: usize, shard: usize, token: u64, send: &RelaySend) {
+        self.ledger.stats.sends += 1;
+        let stream = self.setup.number(&send.stream);
+        let (stands, checkpoint) = self.store.read(|tables| {
+            let record = tables.streams.shard(ShardId(u16::try_from(shard).unwrap()));
+            (record.token == token, tables.streams.checkpoint(&self.setup.relay, &send.stream))
+        });
+        if stands && checkpoint.generation == send.generation && checkpoint.covers(send.seq) {
+            let seq = send.seq;
+            self.ledger.violation(format!("NEEDLESS stream {stream}: {seq} sent though its checkpoint is durable"));
+        }
+        let resource = self.ledger.by_seq[stream].get(&send.seq).map(|id| self.ledger.events[*id].resource);
+        let Some(resource) = resource else {
+            let seq = send.seq;
+            return self.ledger.violation(format!("PHANTOM the relay sent {seq} of stream {stream}"));
+        };
+        let now = self.now;
+        let lands = now + 1 + if self.rng.one_in(8) { self.rng.below(90) } else { self.rng.below(5) };
+        let answers = lands + 1 + self.rng.below(6);
+        let fate = self.rng.below(20);
+        self.broker.sent.push(Sent::new(host, token, stream, send, resource, lands, answers, fate));
+    }
+}

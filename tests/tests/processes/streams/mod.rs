@@ -1,0 +1,25 @@
+//! Event streams of the real binary: numbered, read, kept and relayed while hosts and brokers are killed. The acceptance of document 3, over HTTP
+//! and server-sent events.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `numbering` | appenders at once, and kills (acceptance 1) |
+//! | `seam` | from replay to live, cut connections, cursors over a restart (2) |
+//! | `lagging` | readers that stop reading (3) |
+//! | `idle` | streams that nobody reads (4) |
+//! | `selectors` | each selector against a filter of its own (5) |
+//! | `kept` | retention and compaction (6) |
+//! | `relays` | a backlog, order by key, kills of host and broker (7) |
+//! | `wire` | what consumers of each broker see (8) |
+//! | `settings` | bounds by their names, also while it runs (10) |
+
+mod idle;
+mod kept;
+mod lagging;
+mod numbering;
+mod relays;
+mod seam;
+mod selectors;
+mod settings;
+mod support;
+mod wire;
