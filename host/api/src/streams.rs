@@ -99,8 +99,8 @@ pub struct StreamEvents {
     pub first_seq: u64,
     /// The highest number given out.
     pub last_seq: u64,
-    /// What `after` has to be for the next page.
-    pub next_after: u64,
+    /// What `after` has to be for the next page: a number, behind which `~` and another one may stand.
+    pub next_after: String,
     /// There is nothing behind this page now.
     pub end: bool,
 }

@@ -116,14 +116,22 @@ impl StreamService for FakeStreams {
         self.record(format!("import {} {seqs:?} [{}]", act.stream, act.reason));
         Ok(StreamActed { events: seqs.len() as u64, first: 1, last: seqs.last().copied().unwrap_or_default() })
     }
-    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64) -> Served<StreamPage> {
+    /// Event 5 is a delete that was dropped: who goes on before it with a number alone lacks it.
+    async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
         self.record(format!("read_stream {stream} {after:?} {limit}"));
         known(stream)?;
-        let from = after.unwrap_or(2) + 1;
+        let from = match after {
+            Some(text) => {
+                let seq = text.strip_suffix("~5").ok_or(StreamError::Expired)?;
+                seq.parse::<u64>().unwrap() + 1
+            }
+            None => 3,
+        };
         // A page is shorter than what is asked for, as pages of large events are.
         let upto = 5.min(from + limit.min(2) - 1);
         let events = (from..=upto).map(|seq| piece(stream, seq)).collect();
-        Ok(StreamPage { events, first: 3, last: 5, upto, is_end: upto == 5 })
+        let next_after = if upto < 5 { format!("{upto}~5").into() } else { upto.to_string().into() };
+        Ok(StreamPage { events, first: 3, last: 5, next_after, is_end: upto == 5 })
     }
     async fn read_many(
         &self,

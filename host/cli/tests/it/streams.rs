@@ -68,10 +68,10 @@ fn what_is_stored_is_read_page_by_page() {
     let (host, streams) = streaming();
     let all = ask(&host, &["stream", "read", "task", "-o", "ids"]).run();
     assert_eq!(all.out, "e-3\ne-4\ne-5\n", "{all:?}");
-    assert_eq!(streams.calls(), ["read_stream default/task None 50", "read_stream default/task Some(4) 48"]);
+    assert_eq!(streams.calls(), ["read_stream default/task None 50", r#"read_stream default/task Some("4~5") 48"#]);
     let two = ask(&host, &["stream", "read", "task", "--limit", "2"]).run();
-    assert!(two.err.contains("--after 4") && line(&two.out, "task")[..2] == ["task", "3"], "{two:?}");
-    let after = ask(&host, &["stream", "read", "task", "--after", "4", "--all", "-o", "jsonl"]).run();
+    assert!(two.err.contains("--after 4~5") && line(&two.out, "task")[..2] == ["task", "3"], "{two:?}");
+    let after = ask(&host, &["stream", "read", "task", "--after", "4~5", "--all", "-o", "jsonl"]).run();
     let event: Value = serde_json::from_str(&after.out).unwrap();
     assert_eq!((&event["seq"], &event["payload_bytes"]), (&json!(5), &json!("e30=")));
     streams.calls();

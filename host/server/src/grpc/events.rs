@@ -61,7 +61,8 @@ pub(super) async fn list(State(app): State<App>, caller: Caller, request: Reques
         let tenant = given(&asked.tenant);
         let stream = StreamKey { tenant: caller.tenant_of(tenant, Missing::Stream, name.as_str())?, name };
         caller.0.admit(StreamRight::Read, &stream.name)?;
-        let found = service(&app)?.read_stream(&stream, asked.after_seq, u64::from(asked.limit)).await;
+        let after = asked.after_seq.map(|after| after.to_string());
+        let found = service(&app)?.read_stream(&stream, after.as_deref(), u64::from(asked.limit)).await;
         let found = found.map_err(|error| caller.missed(error, tenant, &stream.tenant))?;
         let mut answer = Vec::new();
         for event in &found.events {

@@ -165,8 +165,8 @@ pub(crate) struct StreamsQuery {
 pub(crate) struct StreamEventsQuery {
     /// Whose stream; the credential's only tenant, else `default`, if absent.
     pub tenant: Option<String>,
-    /// Those behind this number; from the earliest that is kept if absent.
-    pub after: Option<u64>,
+    /// Those behind this number, or behind `next_after` of the page before; from the earliest that is kept if absent.
+    pub after: Option<String>,
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,

@@ -136,9 +136,15 @@ impl StreamService for FakeStreams {
         self.record(format!("import {} {seqs:?} [{}] {}", act.stream, act.reason, act.actor));
         Ok(StreamActed { events: events.len() as u64, first: 1, last: events.len() as u64 })
     }
-    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64) -> Served<StreamPage> {
+    /// Event 5 is a delete that was dropped: pages before it say so in their cursor.
+    async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
         self.record(format!("read_stream {stream} {after:?} {limit}"));
         Self::known(stream)?;
+        let seq = |text: &str| text.trim_end_matches("~5").parse::<u64>().ok();
+        let after = match after {
+            Some(text) => Some(seq(text).ok_or_else(|| StreamError::Cursor { text: text.to_owned() })?),
+            None => None,
+        };
         match after {
             Some(after) if after < 2 => Err(StreamError::from(PageError::Expired { after, first: 3, last: 5 }).into()),
             Some(after) if after > 5 => Err(StreamError::from(PageError::Ahead { after, last: 5 }).into()),
@@ -150,7 +156,7 @@ impl StreamService for FakeStreams {
                     events: (from..=upto).map(piece).collect(),
                     first: 3,
                     last: 5,
-                    upto,
+                    next_after: if upto < 5 { format!("{upto}~5").into() } else { upto.to_string().into() },
                     is_end: upto == 5,
                 })
             }

@@ -118,8 +118,8 @@ pub struct StreamPage {
     /// The first and the last number that is kept; `last + 1` and `last` of an empty one.
     pub first: u64,
     pub last: u64,
-    /// After which number the next page begins.
-    pub upto: u64,
+    /// Behind which cursor the next page begins. Who began with nothing isn't taken for one that lacks the deletes dropped before that.
+    pub next_after: Arc<str>,
     /// It goes up to the end as it is now.
     pub is_end: bool,
 }
@@ -287,10 +287,14 @@ pub trait StreamService: Send + Sync + 'static {
     /// behind the part that was imported before.
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Result<StreamActed, ServiceError>;
 
-    /// A page of a stream after a number; none = from the earliest that is kept. `limit` 0 = `events.replay_max_batch`. A stream that
-    /// never had an event isn't found.
-    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64)
-    -> Result<StreamPage, ServiceError>;
+    /// A page of a stream behind a cursor: [`StreamPage::next_after`], that of an event, or just a number; none = from the earliest that is
+    /// kept. `limit` 0 = `events.replay_max_batch`. A stream that never had an event isn't found.
+    async fn read_stream(
+        &self,
+        stream: &StreamKey,
+        after: Option<&str>,
+        limit: u64,
+    ) -> Result<StreamPage, ServiceError>;
     /// A page of many streams, by name and number.
     async fn read_many(
         &self,

@@ -209,7 +209,7 @@ impl StreamService for Streams {
     async fn read_stream(
         &self,
         stream: &StreamKey,
-        after: Option<u64>,
+        after: Option<&str>,
         limit: u64,
     ) -> Result<StreamPage, ServiceError> {
         self.page_of(stream, after, limit).await
