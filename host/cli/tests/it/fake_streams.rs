@@ -114,7 +114,9 @@ impl StreamService for FakeStreams {
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Served<StreamActed> {
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
         self.record(format!("import {} {seqs:?} [{}]", act.stream, act.reason));
-        Ok(StreamActed { events: seqs.len() as u64, first: 1, last: seqs.last().copied().unwrap_or_default() })
+        let (first, last) = (seqs.first().copied().unwrap_or_default(), seqs.last().copied().unwrap_or_default());
+        let events = seqs.len() as u64;
+        Ok(StreamActed { events, first, last, left_out: last + 1 - first - events })
     }
     /// Event 5 is a delete that was dropped: who goes on before it with a number alone lacks it.
     async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
@@ -172,12 +174,12 @@ impl StreamService for FakeStreams {
     async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Served<StreamActed> {
         self.record(format!("purge {} {before:?} plan {} [{}]", act.stream, act.is_plan, act.reason));
         known(&act.stream)?;
-        Ok(StreamActed { events: 2, first: 5, last: 5 })
+        Ok(StreamActed { events: 2, first: 5, last: 5, left_out: 0 })
     }
     async fn delete(&self, act: &StreamAct) -> Served<StreamActed> {
         self.record(format!("delete {} plan {} [{}]", act.stream, act.is_plan, act.reason));
         known(&act.stream)?;
-        Ok(StreamActed { events: 3, first: 6, last: 5 })
+        Ok(StreamActed { events: 3, first: 6, last: 5, left_out: 0 })
     }
     async fn relays(&self) -> Served<Vec<RelayView>> {
         Ok(vec![relay(&RelayName::new("bus").unwrap(), RelayState::Running)])

@@ -148,6 +148,8 @@ fn a_file_is_imported_stream_by_stream_with_its_numbers() {
     let holes = [event("a", 3), event("a", 7)].join("\n");
     let later = ask(&host, &["stream", "import", "-"]).input(&holes).run();
     assert_eq!(later.exit, Exit::Done, "one that broke off goes on, and what was compacted is left out: {later:?}");
+    assert!(later.err.contains("a: compaction took events between these"), "{later:?}");
+    assert!(!done.err.contains("compaction"), "{done:?}");
     assert_eq!(streams.calls(), ["import default/a [3, 7] []"]);
 }
 

@@ -150,7 +150,8 @@ async fn a_stream_that_was_trimmed_and_compacted_elsewhere_is_imported_with_its_
     let act = StreamAct { stream: key("a"), is_plan: false, actor: "ops".into(), reason: "moving here".into() };
     let done = host.streams.import(&act, vec![event(7), event(8), event(11)]).await.unwrap();
     assert_eq!((done.events, done.first, done.last), (3, 7, 11));
-    host.streams.import(&act, vec![event(15)]).await.unwrap();
+    assert_eq!(done.left_out, 2, "what was trimmed before 7 is refused to cursors, and needs no note");
+    assert_eq!(host.streams.import(&act, vec![event(15)]).await.unwrap().left_out, 3);
     assert_eq!(numbered(host.append("a", &["y"]).await), [16]);
     let numbers = async |after: Option<&str>| {
         let page = host.streams.read_stream(&key("a"), after, 0).await?;

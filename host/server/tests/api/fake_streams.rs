@@ -134,7 +134,8 @@ impl StreamService for FakeStreams {
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Served<StreamActed> {
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
         self.record(format!("import {} {seqs:?} [{}] {}", act.stream, act.reason, act.actor));
-        Ok(StreamActed { events: events.len() as u64, first: 1, last: events.len() as u64 })
+        let last = seqs.last().copied().unwrap_or_default();
+        Ok(StreamActed { events: seqs.len() as u64, first: 1, last, left_out: last - seqs.len() as u64 })
     }
     /// Event 5 is a delete that was dropped: pages before it say so in their cursor.
     async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
@@ -212,13 +213,13 @@ impl StreamService for FakeStreams {
         let StreamAct { stream, is_plan, actor, reason } = act;
         self.record(format!("purge {stream} {before:?} plan {is_plan} [{reason}] {actor}"));
         Self::known(stream)?;
-        Ok(StreamActed { events: 2, first: 5, last: 5 })
+        Ok(StreamActed { events: 2, first: 5, last: 5, left_out: 0 })
     }
     async fn delete(&self, act: &StreamAct) -> Served<StreamActed> {
         let StreamAct { stream, is_plan, actor, reason } = act;
         self.record(format!("delete {stream} plan {is_plan} [{reason}] {actor}"));
         Self::known(stream)?;
-        Ok(StreamActed { events: 3, first: 6, last: 5 })
+        Ok(StreamActed { events: 3, first: 6, last: 5, left_out: 0 })
     }
     async fn relays(&self) -> Served<Vec<RelayView>> {
         Ok(vec![Self::relay_of(&RelayName::new("bus").unwrap())?])

@@ -178,12 +178,15 @@ async fn a_stream_is_imported_with_its_numbers() {
     };
     let body = json!({"events": [event(1, "task"), event(2, "task")]}).to_string();
     let done = api.post("/v1/streams/task/import?tenant=acme", body).await.json();
-    assert_eq!((&done["events"], &done["last_seq"]), (&json!(2), &json!(2)));
+    assert_eq!((&done["events"], &done["last_seq"], done.get("note")), (&json!(2), &json!(2), None));
+    let holes = json!({"events": [event(1, "task"), event(4, "task")]}).to_string();
+    let done = api.post("/v1/streams/task/import", holes).await.json();
+    assert!(done["note"].as_str().unwrap().contains("begin anew"), "{done}");
     let elsewhere = json!({"events": [event(1, "task"), event(1, "b")]}).to_string();
     let refused = api.post("/v1/streams/task/import", elsewhere).await;
     assert_eq!((refused.problem().0, &refused.json()["index"]), (400, &json!(1)));
     assert_eq!(api.post("/v1/streams/task/import", r#"{"events":[]}"#).await.problem().0, 400);
-    assert_eq!(api.streams().calls(), ["import acme/task [1, 2] [] local"]);
+    assert_eq!(api.streams().calls(), ["import acme/task [1, 2] [] local", "import default/task [1, 4] [] local"]);
 }
 
 #[tokio::test]

@@ -246,6 +246,8 @@ pub struct StreamActed {
     /// The first number that is kept afterwards.
     pub first: u64,
     pub last: u64,
+    /// Numbers that an import left free between events: what compaction took where these come from, deletes perhaps among it.
+    pub left_out: u64,
 }
 
 /// What an operator does, and why; it is audited.
