@@ -202,7 +202,7 @@ impl Streams {
 }
 
 fn asked(act: OperatorAct, letter: &StoredDead, actor: &str, detail: serde_json::Value) -> Asked {
-    let tenant = letter.stream().tenant.clone();
+    let tenant = Some(letter.stream().tenant.clone());
     Asked { act, actor: actor.to_owned(), tenant, object: letter.place.to_string(), detail }
 }
 

@@ -28,7 +28,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::{RelayName, Tenant};
@@ -40,7 +39,6 @@ use waybill_core::port::service::streams::{
 };
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
-use waybill_core::port::transact::AuditEvent;
 use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
@@ -54,7 +52,6 @@ use super::rings::Rings;
 use super::{Shared, StreamHandle, StreamsConfig, follow};
 use crate::admission::Admission;
 use crate::commit::Condition;
-use crate::service;
 use crate::shard::{Context, DoorBell, ShardHandle};
 use trail::OperatorAct;
 
@@ -179,20 +176,6 @@ impl Streams {
         let shard = stream.shard(self.shared.shards());
         let missing = || ServiceError::Unavailable(format!("shard {shard} isn't one of this host's"));
         self.shards.get(usize::from(shard.0)).ok_or_else(missing)
-    }
-
-    /// Writes to the audit trail what has been done. It ends whether or not anybody waits.
-    async fn audit(&self, kind: &str, actor: &str, tenant: Option<&Tenant>, object: &str, detail: Value) {
-        let event = AuditEvent {
-            at: self.shared.context.clock.now().wall,
-            kind: kind.to_owned(),
-            actor: actor.to_owned(),
-            tenant: tenant.map(ToString::to_string),
-            object: object.to_owned(),
-            detail,
-        };
-        let context = Arc::clone(&self.shared.context);
-        let _ended = tokio::spawn(async move { service::audit(&context, &event).await }).await;
     }
 }
 
