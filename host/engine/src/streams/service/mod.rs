@@ -34,8 +34,9 @@ use waybill_core::ids::{RelayName, Tenant};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{
-    AppendRequest, Appended, EventsPage, ImportEvent, RelayDetail, RelayStreamView, RelayView, SeekRequest, StreamAct,
-    StreamActed, StreamDetail, StreamPage, StreamService, StreamStats, StreamSummary, SubscribeRequest, Subscription,
+    AppendRequest, Appended, EventsPage, ImportEvent, RelayDetail, RelayState, RelayStreamView, RelayView, SeekRequest,
+    StreamAct, StreamActed, StreamDetail, StreamPage, StreamService, StreamStats, StreamSummary, SubscribeRequest,
+    Subscription,
 };
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
@@ -47,7 +48,7 @@ use waybill_core::time::{SteadyClock, UnixMillis};
 
 use super::meter::StreamMeter;
 use super::readers::{Readers, sweep};
-use super::relay::{RelayStates, follow_notes};
+use super::relay::{RelayStates, follow_notes, tell_stops};
 use super::rings::Rings;
 use super::{Shared, StreamHandle, StreamsConfig, follow};
 use crate::admission::Admission;
@@ -103,11 +104,11 @@ impl Streams {
             move || sweep(Arc::clone(&shared))
         };
         context.supervisor.run("readers of streams", context.stop.clone(), sweep);
-        if !context.config.exclusive {
+        let notes = {
             let (shared, shards) = (Arc::clone(&self.shared), self.shards.clone());
-            let notes = move || follow_notes(Arc::clone(&shared), shards.clone());
-            context.supervisor.run("pauses of relays", context.stop.clone(), notes);
-        }
+            move || follow_notes(Arc::clone(&shared), shards.clone())
+        };
+        context.supervisor.run("pauses of relays", context.stop.clone(), notes);
     }
 
     /// Goes by other settings; the same ones again change nothing.
@@ -119,6 +120,9 @@ impl Streams {
     /// Sends nothing more, numbers what was taken, and gives the shards back.
     pub async fn drain(&self, timeout: Duration) {
         futures::future::join_all(self.shards.iter().map(|shard| shard.release(timeout))).await;
+        if let Err(error) = tell_stops(&self.shared).await {
+            tracing::warn!(code = error.code().as_str(), %error, "can't note which relays have stopped");
+        }
     }
 
     /// A transaction of this process may have left events on a doorstep.
@@ -144,11 +148,14 @@ impl Streams {
         for plan in &self.shared.settings().relays {
             let state = self.shared.relays.of(&plan.name);
             let overtaken = state.overtaken.load(Ordering::Acquire);
-            if overtaken > 0 {
-                let detail = format!("retention took {overtaken} events before it had sent them");
-                checks.push(check(format!("relay {}", plan.name), CheckStatus::Warn, detail));
-            } else if let Some(reason) = state.reason() {
-                checks.push(check(format!("relay {}", plan.name), CheckStatus::Warn, reason));
+            let lost = (overtaken > 0).then(|| format!("retention took {overtaken} events before it had sent them"));
+            let reason = state.reason().map(|reason| match state.state() {
+                RelayState::Stopped => format!("it has stopped: {reason}"),
+                RelayState::Paused | RelayState::Running => reason,
+            });
+            let found: Vec<String> = lost.into_iter().chain(reason).collect();
+            if !found.is_empty() {
+                checks.push(check(format!("relay {}", plan.name), CheckStatus::Warn, found.join("; ")));
             }
         }
         checks

@@ -13,10 +13,11 @@ use waybill_core::port::service::streams::{
 };
 use waybill_core::port::stream_store::ShardOf;
 use waybill_core::streams::owner::StreamOwner;
+use waybill_core::streams::records::RelayWord;
 use waybill_core::streams::settings::RelayPlan;
 
 use super::super::StreamHandle;
-use super::super::relay::{RelayDriver, read_notes};
+use super::super::relay::{RelayDriver, read_notes, tell_stops};
 use super::Streams;
 use super::trail::{Asked, OperatorAct};
 
@@ -131,12 +132,15 @@ impl Streams {
         reason: &str,
     ) -> Result<RelayView, ServiceError> {
         let plan = self.plan_of(name)?;
-        let act = if is_paused { OperatorAct::Pause } else { OperatorAct::Resume };
+        let (act, word) =
+            if is_paused { (OperatorAct::Pause, RelayWord::Pause) } else { (OperatorAct::Resume, RelayWord::Resume) };
         let detail = json!({ "reason": reason });
         let asked = Asked { act, actor: actor.to_owned(), tenant: None, object: name.to_string(), detail };
         let this = self.clone();
         let work = async move {
-            this.store().note_relay(&plan.name, is_paused).await?;
+            // A stop before this word is noted before it, so that a resume is of it.
+            tell_stops(&this.shared).await?;
+            this.store().note_relay(&plan.name, &word).await?;
             read_notes(&this.shared).await?;
             this.shards.iter().for_each(StreamHandle::relay_changed);
             Ok(this.view(&plan).await)
