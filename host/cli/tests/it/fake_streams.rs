@@ -203,8 +203,15 @@ impl StreamService for FakeStreams {
         self.record(format!("seek_relay {} {} {:?} [{}]", request.relay, request.stream, request.to, request.reason));
         Ok(RelayStreamView { stream: request.stream, upto: 2, named_to: 5, generation: 2 })
     }
-    async fn overtaken(&self, name: &RelayName, cursor: Option<&str>, limit: usize) -> Served<Page<OvertakenRange>> {
-        self.record(format!("overtaken {name} {cursor:?} {limit}"));
+    async fn overtaken(
+        &self,
+        name: &RelayName,
+        tenant: Option<&Tenant>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Served<Page<OvertakenRange>> {
+        let of = tenant.map_or("all", Tenant::as_str);
+        self.record(format!("overtaken {name} of {of} {cursor:?} {limit}"));
         let range = |tenant: &str, from| OvertakenRange {
             stream: key(tenant, "task"),
             from,

@@ -185,7 +185,8 @@ fn what_a_relay_never_had_and_what_its_broker_refused_are_listed() {
     let (host, streams) = streaming();
     let ranges = ask(&host, &["relay", "overtaken", "bus", "--limit", "7"]).run();
     assert_eq!(line(&ranges.out, "task")[..4], ["task", "acme", "1", "3"]);
-    assert_eq!(streams.calls(), ["overtaken bus None 7"]);
+    ask(&host, &["relay", "overtaken", "bus", "--tenant", "acme"]).run();
+    assert_eq!(streams.calls(), ["overtaken bus of all None 7", "overtaken bus of acme None 50"]);
     let dead = ask(&host, &["relay", "dead", "bus"]).run();
     assert!(dead.exit == Exit::Done && dead.err.contains("no dead letter matches"), "{dead:?}");
     assert_eq!(ask(&host, &["relay", "dead"]).run().exit, Exit::Usage);

@@ -247,15 +247,24 @@ impl StreamService for FakeStreams {
             _ => Ok(RelayStreamView { stream, upto: 2, named_to: 5, generation: 2 }),
         }
     }
-    async fn overtaken(&self, name: &RelayName, cursor: Option<&str>, limit: usize) -> Served<Page<OvertakenRange>> {
-        self.record(format!("overtaken {name} {cursor:?} {limit}"));
+    async fn overtaken(
+        &self,
+        name: &RelayName,
+        tenant: Option<&Tenant>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Served<Page<OvertakenRange>> {
+        let of = tenant.map_or("all", Tenant::as_str);
+        self.record(format!("overtaken {name} of {of} {cursor:?} {limit}"));
         let range = |tenant: &str, from| OvertakenRange {
             stream: key(tenant, "task"),
             from,
             to: from + 2,
             at: UnixMillis(1_764_201_600_000),
         };
-        Ok(Page { items: vec![range("acme", 1), range("secret", 4)], next_cursor: None })
+        let mut items = vec![range("acme", 1), range("secret", 4)];
+        items.retain(|range| tenant.is_none_or(|tenant| range.stream.tenant == *tenant));
+        Ok(Page { items, next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
         Ok(StreamStats::default())

@@ -330,10 +330,12 @@ pub trait StreamService: Send + Sync + 'static {
     /// Lets what is under way in the stream end, and goes on elsewhere. Below what is kept it is refused; what it skips is audited.
     async fn seek_relay(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError>;
 
-    /// What retention took before a relay had it, by stream and number.
+    /// What retention took before a relay had it, by tenant, stream and number; of this tenant, or of all. A cursor names the place of
+    /// the last one shown, so it is for whoever may see that.
     async fn overtaken(
         &self,
         name: &RelayName,
+        tenant: Option<&Tenant>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<OvertakenRange>, ServiceError>;

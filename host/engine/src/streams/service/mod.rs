@@ -264,10 +264,11 @@ impl StreamService for Streams {
     async fn overtaken(
         &self,
         name: &RelayName,
+        tenant: Option<&Tenant>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<OvertakenRange>, ServiceError> {
-        self.overtaken_page(name, cursor, limit).await
+        self.overtaken_page(name, tenant, cursor, limit).await
     }
 
     async fn stream_stats(&self) -> Result<StreamStats, ServiceError> {
