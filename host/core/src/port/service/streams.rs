@@ -22,10 +22,9 @@ use crate::ids::{EventId, RelayName, ShardId, Tenant};
 use crate::port::query::Page;
 use crate::streams::dead::OvertakenRange;
 use crate::streams::envelope;
-use crate::streams::event::{Body, Event, EventError, Op};
-use crate::streams::exact::ExactRefusal;
+use crate::streams::event::{Body, Event, Op};
 use crate::streams::name::{StreamKey, StreamName};
-use crate::streams::reading::{PageError, Selector, TokenError};
+use crate::streams::reading::Selector;
 use crate::time::UnixMillis;
 
 /// What a reader that the ring has passed is told, word for word.
