@@ -99,8 +99,8 @@ pub struct StreamEvents {
     pub first_seq: u64,
     /// The highest number given out.
     pub last_seq: u64,
-    /// What `after` has to be for the next page.
-    pub next_after: u64,
+    /// What `after` has to be for the next page: a number, behind which `~` and another one may stand.
+    pub next_after: String,
     /// There is nothing behind this page now.
     pub end: bool,
 }
@@ -144,7 +144,14 @@ pub struct StreamActedView {
     pub first_seq: u64,
     /// The highest number given out. The next event gets the one behind it, also when all others are gone.
     pub last_seq: u64,
+    /// What an import can't know, if there is something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
+
+/// What is said of an import that leaves numbers free between its events.
+const UNKNOWN_DELETES: &str = "compaction took events between these, and which deletes it dropped isn't in what was imported: readers \
+    that hadn't read the stream to its end where it was have to begin anew, they aren't told to";
 
 impl StreamActedView {
     pub fn of(stream: &StreamKey, dry_run: bool, acted: StreamActed) -> Self {
@@ -155,6 +162,7 @@ impl StreamActedView {
             events: acted.events,
             first_seq: acted.first,
             last_seq: acted.last,
+            note: (acted.left_out > 0).then(|| UNKNOWN_DELETES.to_owned()),
         }
     }
 }

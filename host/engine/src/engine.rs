@@ -96,22 +96,23 @@ impl Engine {
             handles.push(handle);
             tasks.push(task);
         }
-        let sagas = context.config.sagas.store.as_ref().map(|store| Sagas::start(&context, store, &handles));
+        let streams = context.config.streams.store.clone().map(|store| {
+            let store = bounded_streams(store, context.config.store_timeout);
+            let (streams, running) = Streams::start(&context, &context.config.streams, store, &handles);
+            tasks.extend(running);
+            streams
+        });
+        let sagas = context.config.sagas.store.as_ref();
+        let sagas = sagas.map(|store| Sagas::start(&context, store, &handles, streams.clone()));
         let sagas = sagas.map(|(sagas, running)| {
             tasks.extend(running);
             sagas
         });
         let inbox = inbound.store.clone().map(|store| {
             let store = bounded_inbox(store, context.config.store_timeout);
-            let (inbox, running) = Inbox::start(&context, inbound, store, &handles, sagas.clone());
+            let (inbox, running) = Inbox::start(&context, inbound, store, &handles, (sagas.clone(), streams.clone()));
             tasks.extend(running);
             inbox
-        });
-        let streams = context.config.streams.store.clone().map(|store| {
-            let store = bounded_streams(store, context.config.store_timeout);
-            let (streams, running) = Streams::start(&context, &context.config.streams, store, &handles);
-            tasks.extend(running);
-            streams
         });
         let tables = PublishedTables::start(&context);
         if let Some(inbox) = &inbox {

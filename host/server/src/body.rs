@@ -105,6 +105,14 @@ pub(crate) async fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     if received.bytes.is_empty() { Ok(T::default()) } else { decode::value(decode::utf8(&received.bytes)?) }
 }
 
+/// The same request with all of its body, of at most `bytes_max` and of whatever kind. With it its share of the memory for large ones, to
+/// be held until the request is answered.
+pub(crate) async fn whole(app: &App, request: Request, bytes_max: usize) -> Result<(Request, Option<Place>), Problem> {
+    let (head, body) = request.into_parts();
+    let (bytes, share) = collected(app, &head, body, bytes_max).await?;
+    Ok((Request::from_parts(head, Body::from(bytes)), share))
+}
+
 /// The media type of a browser's forms.
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 

@@ -131,7 +131,7 @@ pub const SUBSCRIPTIONS_SHARE: usize = 4;
 pub const CURSOR_BYTES_MAX: usize = 4_096;
 /// A call of reflection, which holds the place of a request, ends after this: tools are done in a second.
 pub const REFLECTION_TIME_MAX: Duration = Duration::from_secs(60);
-/// Largest request of a health check, which is open to everybody: the name of a service. Bytes.
+/// Largest request of a health check, which is open to everybody, and largest question to reflection: each is a name. Bytes.
 pub const SMALL_PROBE_BYTES: usize = 1_024;
 /// A ticket is good for so long: a page asks for one and subscribes at once.
 pub const TICKET_TIME: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! The subscribers of `examples/streams-python` and `examples/streams-typescript` against the real binary: what each writes to its file when it
-//! is killed, when it loses its cursor, and when it was stopped for so long that it lagged.
+//! The subscribers of `examples/streams-python`, `examples/streams-grpc-python` and `examples/streams-typescript` against the real binary: what
+//! each writes to its file when it is killed, when it loses its cursor, and when it was stopped for so long that it lagged.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -155,6 +155,31 @@ async fn follows(mut scene: Scene) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_subscriber_has_each_event_once_whether_it_is_killed_forgets_or_lags() {
     follows(Scene::open(|_| vec!["python3".into(), example("streams-python/follow.py")]).await).await;
+}
+
+/// By Google's own client of gRPC, with the modules that its compiler makes of the proto file.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_subscriber_over_grpc_has_each_event_once_whether_it_is_killed_forgets_or_lags() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("toolchains/grpc-python");
+    let packages = example("streams-grpc-python/requirements.txt");
+    let programs = toolchains::environment(&folder, &packages, None).unwrap_or_else(|error| panic!("{error}"));
+    let python = programs.join("python3");
+    let compiled = |dir: &Path| {
+        let made = std::process::Command::new(&python)
+            .args(["-m", "grpc_tools.protoc", "-I"])
+            .arg(example("../host/api/proto"))
+            .arg(format!("--python_out={}", dir.display()))
+            .arg(format!("--grpc_python_out={}", dir.display()))
+            .arg("waybill/events/v1/events.proto")
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        // Python looks for modules beside the program.
+        let program = dir.join("follow.py");
+        std::fs::copy(example("streams-grpc-python/follow.py"), &program).unwrap();
+        vec![python.clone(), program]
+    };
+    follows(Scene::open(compiled).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

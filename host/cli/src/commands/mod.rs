@@ -75,7 +75,7 @@ pub enum Command {
     /// Event streams: list, show, append, read, tail, purge, delete, import
     #[command(subcommand)]
     Stream(stream::Stream),
-    /// Relays of event streams to brokers: list, show, pause, resume, seek
+    /// Relays of event streams to brokers: list, show, pause, resume, seek, dead, overtaken
     #[command(subcommand)]
     Relay(relay::Relay),
     /// Idempotency keys: list, show, release

@@ -44,8 +44,17 @@ pub enum Relay {
 pub struct Listed {
     /// Its name in the configuration
     pub name: String,
+    /// Only this tenant's; a token of several has to name one
+    #[arg(long)]
+    pub tenant: Option<String>,
     #[command(flatten)]
     pub list: ListArgs,
+}
+
+impl Listed {
+    fn tenant(&self) -> Vec<(&str, &str)> {
+        self.tenant.as_deref().map(|tenant| ("tenant", tenant)).into_iter().collect()
+    }
 }
 
 /// A relay by its name in the configuration.
@@ -164,17 +173,13 @@ pub(super) async fn run(command: &Relay, context: &mut Context<'_>) -> Result<()
         Relay::Seek(args) => return seek(args, context).await,
         Relay::Dead(args) => {
             let filter = format!("kind=event relay={}", args.name);
-            return lists::show(
-                context,
-                &["v1", "dead-letters"],
-                &[("filter", &filter)],
-                &args.list,
-                &dead::list::VIEW,
-            )
-            .await;
+            let mut asked = args.tenant();
+            asked.push(("filter", &filter));
+            return lists::show(context, &["v1", "dead-letters"], &asked, &args.list, &dead::list::VIEW).await;
         }
         Relay::Overtaken(args) => {
-            return lists::show(context, &["v1", "relays", &args.name, "overtaken"], &[], &args.list, &RANGES).await;
+            let path = ["v1", "relays", &args.name, "overtaken"];
+            return lists::show(context, &path, &args.tenant(), &args.list, &RANGES).await;
         }
         Relay::Pause(args) => (args, "pause", "is paused: nothing more is sent"),
         Relay::Resume(args) => (args, "resume", "goes on"),

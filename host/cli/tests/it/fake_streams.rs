@@ -114,16 +114,26 @@ impl StreamService for FakeStreams {
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Served<StreamActed> {
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
         self.record(format!("import {} {seqs:?} [{}]", act.stream, act.reason));
-        Ok(StreamActed { events: seqs.len() as u64, first: 1, last: seqs.last().copied().unwrap_or_default() })
+        let (first, last) = (seqs.first().copied().unwrap_or_default(), seqs.last().copied().unwrap_or_default());
+        let events = seqs.len() as u64;
+        Ok(StreamActed { events, first, last, left_out: last + 1 - first - events })
     }
-    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64) -> Served<StreamPage> {
+    /// Event 5 is a delete that was dropped: who goes on before it with a number alone lacks it.
+    async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
         self.record(format!("read_stream {stream} {after:?} {limit}"));
         known(stream)?;
-        let from = after.unwrap_or(2) + 1;
+        let from = match after {
+            Some(text) => {
+                let seq = text.strip_suffix("~5").ok_or(StreamError::Expired)?;
+                seq.parse::<u64>().unwrap() + 1
+            }
+            None => 3,
+        };
         // A page is shorter than what is asked for, as pages of large events are.
         let upto = 5.min(from + limit.min(2) - 1);
         let events = (from..=upto).map(|seq| piece(stream, seq)).collect();
-        Ok(StreamPage { events, first: 3, last: 5, upto, is_end: upto == 5 })
+        let next_after = if upto < 5 { format!("{upto}~5").into() } else { upto.to_string().into() };
+        Ok(StreamPage { events, first: 3, last: 5, next_after, is_end: upto == 5 })
     }
     async fn read_many(
         &self,
@@ -164,12 +174,12 @@ impl StreamService for FakeStreams {
     async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Served<StreamActed> {
         self.record(format!("purge {} {before:?} plan {} [{}]", act.stream, act.is_plan, act.reason));
         known(&act.stream)?;
-        Ok(StreamActed { events: 2, first: 5, last: 5 })
+        Ok(StreamActed { events: 2, first: 5, last: 5, left_out: 0 })
     }
     async fn delete(&self, act: &StreamAct) -> Served<StreamActed> {
         self.record(format!("delete {} plan {} [{}]", act.stream, act.is_plan, act.reason));
         known(&act.stream)?;
-        Ok(StreamActed { events: 3, first: 6, last: 5 })
+        Ok(StreamActed { events: 3, first: 6, last: 5, left_out: 0 })
     }
     async fn relays(&self) -> Served<Vec<RelayView>> {
         Ok(vec![relay(&RelayName::new("bus").unwrap(), RelayState::Running)])
@@ -193,8 +203,15 @@ impl StreamService for FakeStreams {
         self.record(format!("seek_relay {} {} {:?} [{}]", request.relay, request.stream, request.to, request.reason));
         Ok(RelayStreamView { stream: request.stream, upto: 2, named_to: 5, generation: 2 })
     }
-    async fn overtaken(&self, name: &RelayName, cursor: Option<&str>, limit: usize) -> Served<Page<OvertakenRange>> {
-        self.record(format!("overtaken {name} {cursor:?} {limit}"));
+    async fn overtaken(
+        &self,
+        name: &RelayName,
+        tenant: Option<&Tenant>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Served<Page<OvertakenRange>> {
+        let of = tenant.map_or("all", Tenant::as_str);
+        self.record(format!("overtaken {name} of {of} {cursor:?} {limit}"));
         let range = |tenant: &str, from| OvertakenRange {
             stream: key(tenant, "task"),
             from,

@@ -19,8 +19,8 @@ use crate::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use crate::streams::name::{StreamKey, StreamName};
 use crate::streams::reading::Selector;
 use crate::streams::records::{
-    Append, Checkpoint, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamDoorRow,
-    StreamHead, StreamRest, StreamShardRecord, StreamView,
+    Append, Checkpoint, EventIdKey, EventIdRecord, FeedRecord, RelayNote, RelayWord, StreamCommit, StreamCommitted,
+    StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView,
 };
 use crate::time::UnixMillis;
 
@@ -205,10 +205,10 @@ pub trait StreamStore: Send + Sync + 'static {
     /// Whether a stream may have, or have had, events that a selector names.
     async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError>;
 
-    /// What operators said last of relays; one that was never paused or resumed has none.
+    /// What was said last of relays; one that was never paused or resumed, and never stopped, has none.
     async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError>;
-    /// Notes for every host that a relay is paused, or goes on. Answers what is noted then.
-    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError>;
+    /// Notes for every host that a relay is paused, goes on, or has stopped. Answers what is noted then.
+    async fn note_relay(&self, relay: &RelayName, word: &RelayWord) -> Result<RelayNote, StoreError>;
 
     /// A stream of a relay, from its checkpoint on or after `after` where that is later.
     async fn relay_slice(

@@ -155,12 +155,38 @@ impl Checkpoint {
     }
 }
 
-/// `relay/NAME`: what operators said last of a relay, for every host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is said of a relay for every host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RelayWord {
+    /// An operator has it pause.
+    Pause,
+    /// An operator has it go on, also if it has stopped.
+    Resume,
+    /// It has stopped by itself, for this reason.
+    Stop(String),
+}
+
+/// `relay/NAME`: what was said last of a relay, for every host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayNote {
     pub is_paused: bool,
-    /// Grows with each pause and resume: a host knows by it whether it has heard of the last one.
+    /// Why it has stopped by itself. A pause doesn't end that, a resume does.
+    pub stopped: Option<String>,
+    /// Grows with each word: a host knows by it whether it has heard the last one.
     pub number: u64,
+}
+
+impl RelayNote {
+    /// What is noted behind one more word.
+    #[must_use]
+    pub fn after(self, word: &RelayWord) -> Self {
+        let (is_paused, stopped) = match word {
+            RelayWord::Pause => (true, self.stopped),
+            RelayWord::Resume => (false, None),
+            RelayWord::Stop(reason) => (self.is_paused, Some(reason.clone())),
+        };
+        Self { is_paused, stopped, number: self.number.saturating_add(1) }
+    }
 }
 
 /// Why a broker, or the numbering of the doorstep, refused an event for good.

@@ -15,7 +15,7 @@ use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamShardRecord,
+    Append, Checkpoint, FeedRecord, RelayNote, RelayWord, StreamCommit, StreamCommitted, StreamShardRecord,
 };
 use waybill_core::time::UnixMillis;
 
@@ -78,8 +78,8 @@ impl StreamStore for Bounded<dyn StreamStore> {
     async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
         within!(self.relay_notes())
     }
-    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
-        within!(self.note_relay(relay, is_paused))
+    async fn note_relay(&self, relay: &RelayName, word: &RelayWord) -> Result<RelayNote, StoreError> {
+        within!(self.note_relay(relay, word))
     }
     async fn relay_slice(
         &self,

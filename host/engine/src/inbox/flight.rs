@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use waybill_core::code::Code;
 use waybill_core::commit::{self, Step, StoreAnswer};
-use waybill_core::ids::ConsumerName;
+use waybill_core::ids::{ConsumerName, ShardId};
 use waybill_core::inbox::owner::{InboxApplied, InboxOwner};
 use waybill_core::inbox::records::{InboxCommit, InboxEnd, InboxRow, InboxShardRecord, InboxWrite};
 use waybill_core::port::store::StoreError;
@@ -34,6 +34,8 @@ pub(crate) struct CommitContent {
     pub failed: Vec<(ConsumerName, String)>,
     /// It leaves something on the doorstep of sagas.
     pub wakes_sagas: bool,
+    /// It leaves events on the doorsteps of these shards' streams.
+    pub wakes_streams: Vec<ShardId>,
 }
 
 impl CommitContent {
@@ -66,6 +68,7 @@ impl CommitContent {
             failed: failed.collect(),
             wakes_outbox: !commit.messages.is_empty(),
             wakes_sagas: !commit.sagas.is_empty(),
+            wakes_streams: commit.events.iter().map(|(shard, _)| *shard).collect(),
         }
     }
 }
@@ -112,6 +115,9 @@ impl Driven for Actor {
         }
         if let Some(sagas) = self.shared.sagas.as_ref().filter(|_| self.content.wakes_sagas) {
             sagas.wake_doors();
+        }
+        if let Some(streams) = &self.shared.streams {
+            streams.wake_doors_of(self.content.wakes_streams.iter().copied());
         }
     }
 

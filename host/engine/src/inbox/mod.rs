@@ -57,6 +57,7 @@ use waybill_core::port::transport::CallError;
 use crate::commit::{self, Condition};
 use crate::saga::service::Sagas;
 use crate::shard::{Context, ShardHandle};
+use crate::streams::service::Streams;
 use holds::HoldNotes;
 use mail::{Mail, ReplayAsk};
 use meter::InboxMeter;
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub outbox: Vec<ShardHandle>,
     /// The same of sagas, if this host runs any.
     pub sagas: Option<Arc<Sagas>>,
+    /// And of event streams.
+    pub streams: Option<Arc<Streams>>,
 }
 
 /// What others see of a shard's inbox.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use waybill_core::ids::ShardId;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::records::SagaShardRecord;
@@ -47,6 +48,8 @@ pub(super) struct Actor {
     pub size: CommitSize,
     /// It leaves messages on doorsteps.
     pub wakes_door: bool,
+    /// It leaves events on the doorsteps of these shards' streams.
+    pub wakes_streams: Vec<ShardId>,
     release: Option<(Instant, oneshot::Sender<()>)>,
     metered_at: Instant,
 }
@@ -71,6 +74,7 @@ impl Actor {
             calls_out: 0,
             size: CommitSize::default(),
             wakes_door: false,
+            wakes_streams: Vec::new(),
             release: None,
             metered_at: now,
         };

@@ -49,13 +49,18 @@ impl Driven for Actor {
     fn begins(&mut self, commit: &SagaCommit) {
         self.size = CommitSize { sagas: commit.journal.len(), rows: commit.writes.len() };
         self.wakes_door = !commit.messages.is_empty();
+        self.wakes_streams = commit.events.iter().map(|(shard, _)| *shard).collect();
     }
 
-    /// The outbox's owners look at their doorsteps.
+    /// Whoever takes in what was left looks, also when nobody knows whether it was.
     fn answered(&mut self) {
         if std::mem::take(&mut self.wakes_door) {
             self.shared.context.door.ring();
             self.shared.outbox.iter().for_each(ShardHandle::wake_door);
+        }
+        let left_at = std::mem::take(&mut self.wakes_streams);
+        if let Some(streams) = &self.shared.streams {
+            streams.wake_doors_of(left_at);
         }
     }
 

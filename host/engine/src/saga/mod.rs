@@ -46,6 +46,7 @@ use waybill_core::saga::state::SagaState;
 
 use crate::commit::{self, Condition};
 use crate::shard::{Context, ShardHandle};
+use crate::streams::service::Streams;
 use calls::Calls;
 use definitions::Definitions;
 use mail::{Mail, MemoryQuery};
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub meter: SagaMeter,
     /// The outbox's shards: woken when a commit left messages for their doorsteps.
     pub outbox: Vec<ShardHandle>,
+    /// The same of event streams, if this host has any.
+    pub streams: Option<Arc<Streams>>,
 }
 
 /// What others see of a shard's sagas.

@@ -42,6 +42,19 @@ async fn events_commit_with_the_mark_that_the_message_is_processed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_handler_leaves_is_numbered_at_once_though_nothing_else_rings() {
+    let world = World::new();
+    let _host = start(&world).await;
+    // A doorstep that is found empty is looked at again after 2 s, and then every 30 s: the message comes between two of these.
+    pass(seconds(5)).await;
+    world.http.answer(|_| Reply::handled(r#"{"events": [{"stream": "order", "resource_id": "o-1"}]}"#));
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    pass(millis(500)).await;
+    assert_eq!(stored(&world).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_that_is_refused_or_unknown_leaves_them_once() {
     for fate in [Fate::Lose, Fate::ApplyUnknown] {
         let world = World::new();

@@ -68,6 +68,19 @@ async fn events_that_a_step_leaves_are_numbered_once_with_its_success() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_step_leaves_is_numbered_at_once_though_nothing_else_rings() {
+    let world = World::new();
+    let host = start(&world).await;
+    // A doorstep that is found empty is looked at again after 2 s, and then every 30 s: the step comes between two of these.
+    pass(seconds(5)).await;
+    world.shop.on(|call| (call.direction == Direction::Execute).then(|| leaving(vec![left("order", &[])])));
+    host.run(&steps(&["a"])).await;
+    host.until("one", SagaState::Completed).await;
+    pass(millis(500)).await;
+    assert_eq!(stored(&world, &acme(), "order").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_step_whose_success_is_not_committed_leaves_no_event() {
     let world = World::new();
     let host = start(&world).await;

@@ -23,9 +23,9 @@ async fn events_are_numbered_from_1_and_read_back_in_order() {
     let read: Vec<_> = page.events.iter().map(shown).collect();
     assert_eq!(seqs(&read), [1, 2, 3]);
     assert_eq!(read[2].2, "t2-1");
-    assert_eq!((page.first, page.last, page.upto, page.is_end), (1, 3, 3, true));
-    let rest = host.streams.read_stream(&key("task.a"), Some(1), 1).await.unwrap();
-    assert_eq!((rest.events.len(), rest.upto, rest.is_end), (1, 2, false));
+    assert_eq!((page.first, page.last, &*page.next_after, page.is_end), (1, 3, "3", true));
+    let rest = host.streams.read_stream(&key("task.a"), Some("1"), 1).await.unwrap();
+    assert_eq!((rest.events.len(), &*rest.next_after, rest.is_end), (1, "2", false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,15 +105,15 @@ async fn a_position_beyond_the_end_or_before_what_is_kept_is_told() {
     let host = world.start().await;
     host.append("a", &["x-1", "x-2"]).await;
     host.append("a", &["x-3"]).await;
-    let ahead = host.streams.read_stream(&key("a"), Some(9), 0).await.unwrap_err();
+    let ahead = host.streams.read_stream(&key("a"), Some("9"), 0).await.unwrap_err();
     assert_eq!(ahead.code(), Code::EVENT_CURSOR_AHEAD);
     let act = StreamAct { stream: key("a"), is_plan: true, actor: "ops".into(), reason: "test".into() };
     let planned = host.streams.purge(&act, Some(3)).await.unwrap();
     assert_eq!((planned.events, planned.first, planned.last), (2, 3, 3));
-    assert_eq!(host.streams.read_stream(&key("a"), Some(0), 0).await.unwrap().events.len(), 3, "it was a plan");
+    assert_eq!(host.streams.read_stream(&key("a"), Some("0"), 0).await.unwrap().events.len(), 3, "it was a plan");
     let done = host.streams.purge(&StreamAct { is_plan: false, ..act.clone() }, Some(3)).await.unwrap();
     assert_eq!(done, planned);
-    let gone = host.streams.read_stream(&key("a"), Some(0), 0).await.unwrap_err();
+    let gone = host.streams.read_stream(&key("a"), Some("0"), 0).await.unwrap_err();
     assert_eq!(gone.code(), Code::EVENT_CURSOR_EXPIRED);
     assert_eq!(host.streams.read_stream(&key("a"), None, 0).await.unwrap().events.len(), 1);
     let deleted = host.streams.delete(&StreamAct { is_plan: false, ..act }).await.unwrap();
@@ -150,16 +150,17 @@ async fn a_stream_that_was_trimmed_and_compacted_elsewhere_is_imported_with_its_
     let act = StreamAct { stream: key("a"), is_plan: false, actor: "ops".into(), reason: "moving here".into() };
     let done = host.streams.import(&act, vec![event(7), event(8), event(11)]).await.unwrap();
     assert_eq!((done.events, done.first, done.last), (3, 7, 11));
-    host.streams.import(&act, vec![event(15)]).await.unwrap();
+    assert_eq!(done.left_out, 2, "what was trimmed before 7 is refused to cursors, and needs no note");
+    assert_eq!(host.streams.import(&act, vec![event(15)]).await.unwrap().left_out, 3);
     assert_eq!(numbered(host.append("a", &["y"]).await), [16]);
-    let numbers = async |after| {
+    let numbers = async |after: Option<&str>| {
         let page = host.streams.read_stream(&key("a"), after, 0).await?;
         assert_eq!((page.first, page.last), (7, 16));
         Ok::<_, ServiceError>(page.events.iter().map(|piece| piece.seq).collect::<Vec<_>>())
     };
     assert_eq!(numbers(None).await.unwrap(), [7, 8, 11, 15, 16]);
-    assert_eq!(numbers(Some(9)).await.unwrap(), [11, 15, 16]);
-    assert_eq!(numbers(Some(5)).await.unwrap_err().code(), Code::EVENT_CURSOR_EXPIRED, "what was trimmed isn't here");
+    assert_eq!(numbers(Some("9")).await.unwrap(), [11, 15, 16]);
+    assert_eq!(numbers(Some("5")).await.unwrap_err().code(), Code::EVENT_CURSOR_EXPIRED, "what was trimmed isn't here");
     let mut many = host.subscribe(prefix(""), Start::Earliest).await;
     assert_eq!(seqs(&many.take(5).await), [7, 8, 11, 15, 16]);
 }

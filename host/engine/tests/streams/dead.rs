@@ -122,12 +122,25 @@ async fn what_a_relay_never_had_is_listed() {
     }
     pass(seconds(30)).await;
     host.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
-    let ranges = async || host.streams.overtaken(&relay_name("out"), None, 10).await.unwrap().items;
+    let ranges = async || host.streams.overtaken(&relay_name("out"), None, None, 10).await.unwrap().items;
     eventually("it is recorded", async || !ranges().await.is_empty()).await;
     let first = ranges().await.remove(0);
     assert_eq!((first.from, &first.stream), (1, &key("a")));
     let lost: u64 = ranges().await.iter().map(|range| range.to + 1 - range.from).sum();
     assert_eq!(lost, host.relay("out").await.overtaken);
-    let missing = host.streams.overtaken(&relay_name("nope"), None, 10).await.unwrap_err();
+    let of = async |tenant: &str, cursor: Option<&str>, limit| {
+        let tenant = Tenant::new(tenant).unwrap();
+        host.streams.overtaken(&relay_name("out"), Some(&tenant), cursor, limit).await
+    };
+    assert_eq!(of("acme", None, 10).await.unwrap().items, ranges().await);
+    for other in ["a", "globex"] {
+        let page = of(other, None, 1).await.unwrap();
+        assert_eq!((page.items, page.next_cursor), (vec![], None), "{other}");
+    }
+    let cursor = of("acme", None, 1).await.unwrap().next_cursor;
+    assert!(of("acme", cursor.as_deref(), 10).await.is_ok());
+    let foreign = of("globex", cursor.as_deref(), 10).await.unwrap_err();
+    assert_eq!(foreign.code(), Code::SCHEMA_VALIDATION_FAILED, "{foreign}");
+    let missing = host.streams.overtaken(&relay_name("nope"), None, None, 10).await.unwrap_err();
     assert_eq!(missing.code(), Code::RELAY_NOT_FOUND);
 }

@@ -1,8 +1,10 @@
 //! Relays: order, a broker that fails, pausing, seeking, dead letters.
 
+use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekRequest, SeekTo};
+use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::ErrorKind;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::settings::{OnOvertaken, OnRefused, RelayFrom, StreamsSettings};
@@ -168,11 +170,64 @@ async fn a_pause_and_a_resume_reach_the_host_that_relays_whichever_was_asked() {
     assert_eq!(world.bus.calls(), 0);
     world.bus.tell(|_| permanent("POISON"));
     second.streams.resume_relay(&relay_name("out"), "ops", "done").await.unwrap();
-    is(RelayState::Stopped).await;
+    eventually("the host that doesn't relay shows that it has stopped", async || {
+        let relay = second.relay("out").await;
+        relay.state == RelayState::Stopped && relay.reason.is_some_and(|reason| reason.contains("POISON"))
+    })
+    .await;
     world.bus.tell(|_| ack());
     second.streams.resume_relay(&relay_name("out"), "ops", "mended").await.unwrap();
     until_settled(&first).await;
     assert_eq!(world.bus.log().sent.last().map(|sent| sent.id.clone()), Some("x-0".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_has_stopped_stays_so_over_a_crash_and_is_in_the_trail_and_the_readiness() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.relays[0].on_refused = OnRefused::Stop;
+    });
+    world.bus.tell(|_| permanent("POISON"));
+    let host = world.start().await;
+    host.append("a", &["x-0"]).await;
+    let told = || world.memory.read(|tables| tables.streams.notes.values().any(|note| note.stopped.is_some()));
+    eventually("the store is told", async || told()).await;
+    host.crash().await;
+    world.bus.tell(|_| ack());
+    let calls = world.bus.calls();
+    let host = world.start().await;
+    pass(seconds(60)).await;
+    assert_eq!((world.bus.calls(), host.relay("out").await.state), (calls, RelayState::Stopped));
+    let stopped = host.outbox.audit(None, 100).await.unwrap().into_iter().filter(|event| event.kind == "RelayStopped");
+    assert_eq!(stopped.map(|event| event.object).collect::<Vec<_>>(), ["out"]);
+    let check = host.outbox.ready().await.into_iter().find(|check| check.name == "relay out").unwrap();
+    assert_eq!(check.status, CheckStatus::Warn);
+    assert!(check.detail.contains("has stopped") && check.detail.contains("POISON"), "{}", check.detail);
+    host.streams.resume_relay(&relay_name("out"), "ops", "mended").await.unwrap();
+    until_settled(&host).await;
+    assert!(host.outbox.ready().await.iter().all(|check| check.name != "relay out"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_the_store_could_not_be_told_is_told_later() {
+    let world = World::with(|settings| {
+        relayed(settings);
+        settings.relays[0].on_refused = OnRefused::Stop;
+    });
+    let gate = Gate::default();
+    let behind = gate.clone();
+    world.bus.answer(move |batch| Answer::each(batch, |_| permanent("POISON")).behind(&behind));
+    let host = world.start().await;
+    host.append("a", &["x-0"]).await;
+    eventually("it is under way", async || host.relay("out").await.in_flight == 1).await;
+    world.memory.fail_all(Some(StoreError::Unavailable("away".into())));
+    gate.open();
+    eventually("it stops here", async || host.streams.relays().await.unwrap()[0].state == RelayState::Stopped).await;
+    let told = || world.memory.read(|tables| tables.streams.notes.values().any(|note| note.stopped.is_some()));
+    pass(seconds(2)).await;
+    assert!(!told());
+    world.memory.fail_all(None);
+    eventually("the store is told", async || told()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,6 +113,33 @@ async fn the_last_event_of_each_resource_stays_where_a_stream_is_compacted() {
     assert_eq!(seqs(&reader.take(3).await), [19, 20, 21], "only what was replaced is left out");
 }
 
+/// Who began with nothing hasn't got what was dropped before that, so it lacks no delete of it.
+#[tokio::test(start_paused = true)]
+async fn a_compacted_stream_is_read_page_by_page_from_nothing_until_more_deletes_are_dropped() {
+    let world = World::new();
+    let host = world.start().await;
+    for number in 0..6 {
+        host.append("a", &[&format!("x-{number}")]).await;
+    }
+    let drop_deletes_to = |seq: u64| {
+        world.memory.write(|tables| tables.streams.rests.entry(key("a")).or_default().purged = seq);
+    };
+    drop_deletes_to(5);
+    let page = async |after: Option<&str>| host.streams.read_stream(&key("a"), after, 2).await;
+    let first = page(None).await.unwrap();
+    assert_eq!((&*first.next_after, first.is_end), ("2~5", false));
+    let second = page(Some(&first.next_after)).await.unwrap();
+    assert_eq!((second.events.len(), &*second.next_after), (2, "4~5"));
+    let third = page(Some(&second.next_after)).await.unwrap();
+    assert_eq!((third.events.len(), &*third.next_after, third.is_end), (2, "6", true));
+    assert_eq!(page(Some("2")).await.unwrap_err().code(), Code::EVENT_CURSOR_EXPIRED, "it may have what they deleted");
+    drop_deletes_to(6);
+    assert_eq!(page(Some("2~5")).await.unwrap_err().code(), Code::EVENT_CURSOR_EXPIRED);
+    for wrong in ["x", "1,2", ""] {
+        assert_eq!(page(Some(wrong)).await.unwrap_err().code(), Code::EVENT_CURSOR, "{wrong}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn retention_waits_for_a_relay_that_holds_and_not_for_one_that_does_not() {
     let held = |hold_max: Option<Duration>| {

@@ -2,7 +2,7 @@
 
 use waybill_api::status::AuditView;
 use waybill_core::code::Code;
-use waybill_core::port::service::streams::{ImportEvent, SeekRequest, SeekTo, StreamAct};
+use waybill_core::port::service::streams::{ImportEvent, RelayState, SeekRequest, SeekTo, StreamAct};
 use waybill_core::port::store::StoreError;
 use waybill_testkit::fake_transport::{Answer, Gate, ack};
 
@@ -74,6 +74,29 @@ async fn a_seek_is_in_the_trail_while_it_waits_and_its_end_although_nobody_hears
     let trail = trail(&host).await;
     assert_eq!((trail[1].kind.as_str(), trail[1].object.as_str()), ("RelaySought", "out"));
     assert_eq!((&trail[1].detail["stream"], &trail[1].detail["generation"]), (&"a".into(), &1.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_and_a_resume_are_in_the_trail_before_and_after() {
+    let world = World::with(|settings| settings.relays = vec![plan("out")]);
+    let host = world.start().await;
+    let out = relay_name("out");
+    host.streams.pause_relay(&out, "ops", "maintenance").await.unwrap();
+    host.streams.resume_relay(&out, "ops", "done").await.unwrap();
+    let trail = trail(&host).await;
+    assert_eq!(kinds(&trail), ["RelayPauseRequested", "RelayPaused", "RelayResumeRequested", "RelayResumed"]);
+    for event in &trail {
+        assert_eq!((event.actor.as_str(), event.object.as_str(), &event.tenant), ("ops", "out", &None), "{event:?}");
+    }
+    assert_eq!(
+        (&trail[0].detail["reason"], &trail[0].detail["state"]),
+        (&"maintenance".into(), &serde_json::Value::Null)
+    );
+    assert_eq!((&trail[1].detail["state"], &trail[3].detail["state"]), (&"paused".into(), &"running".into()));
+    world.memory.fail_audits(Some(StoreError::DiskFull("none is left".into())));
+    let refused = host.streams.pause_relay(&out, "ops", "again").await.unwrap_err();
+    assert_eq!(refused.code(), Code::STORAGE_DISK_FULL);
+    assert_eq!(host.relay("out").await.state, RelayState::Running, "nothing is begun that can't be written there");
 }
 
 #[tokio::test(start_paused = true)]

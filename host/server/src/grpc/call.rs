@@ -16,6 +16,8 @@ use tonic::Status;
 use tonic::codec::{Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
+use crate::app::App;
+use crate::body;
 use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 
@@ -27,18 +29,23 @@ pub(super) struct Answers<S> {
     pub bytes: usize,
 }
 
-/// Serves a call: `act` has the request, and answers or says why not.
-pub(super) async fn serve<M, A, F, S>(request: Request, act: A) -> Response
+/// Serves a call: `act` has the request, and answers or says why not. The request is read as any other: within its time, and within its
+/// share of the memory for large ones.
+pub(super) async fn serve<M, A, F, S>(app: App, request: Request, act: A) -> Response
 where
     M: Message + Default + 'static,
-    A: FnOnce(M) -> F + Send,
+    A: FnOnce(App, M) -> F + Send,
     F: Future<Output = Result<Answers<S>, Problem>> + Send,
     S: Stream<Item = Result<Vec<u8>, Status>> + Send + 'static,
 {
+    let (request, _share) = match body::whole(&app, request, BODY_BYTES_MAX).await {
+        Ok(whole) => whole,
+        Err(problem) => return problem.into_response(),
+    };
     let outcome: Arc<OnceLock<Result<usize, Problem>>> = Arc::default();
     let mut act = Some(act);
     let service = tower::service_fn(|asked: tonic::Request<M>| {
-        let acting = act.take().map(|act| act(asked.into_inner()));
+        let acting = act.take().map(|act| act(Arc::clone(&app), asked.into_inner()));
         let outcome = Arc::clone(&outcome);
         async move {
             // It is called once.

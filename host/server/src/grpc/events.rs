@@ -32,18 +32,18 @@ use crate::subscribe::{self, selector};
 
 pub(super) async fn subscribe(State(app): State<App>, caller: Caller, request: Request) -> Response {
     let cutter = request.extensions().get::<Cutter>().cloned();
-    let act = |asked: SubscribeEventsRequest| async move {
+    let act = |app: App, asked: SubscribeEventsRequest| async move {
         let start = start(asked.resume, asked.from_latest)?;
         let what = selected(asked.selector)?;
         let replay_events = u64::from(asked.max_batch_replay);
         open(&app, caller, Asked { what, start, replay_events, tenant: &asked.tenant }, cutter).await
     };
-    ongoing(serve(request, act).await)
+    ongoing(serve(app, request, act).await)
 }
 
 pub(super) async fn subscribe_tasks(State(app): State<App>, caller: Caller, request: Request) -> Response {
     let cutter = request.extensions().get::<Cutter>().cloned();
-    let act = |asked: SubscribeTaskEventsRequest| async move {
+    let act = |app: App, asked: SubscribeTaskEventsRequest| async move {
         let name = named("node_uuid", &format!("task.node.{}", asked.node_uuid))?;
         let start = match asked.last_event_id {
             0 => Start::Earliest,
@@ -52,16 +52,17 @@ pub(super) async fn subscribe_tasks(State(app): State<App>, caller: Caller, requ
         let what = Subscribed::Streams(vec![name]);
         open(&app, caller, Asked { what, start, replay_events: 0, tenant: "" }, cutter).await
     };
-    ongoing(serve(request, act).await)
+    ongoing(serve(app, request, act).await)
 }
 
 pub(super) async fn list(State(app): State<App>, caller: Caller, request: Request) -> Response {
-    let act = |asked: ListEventsRequest| async move {
+    let act = |app: App, asked: ListEventsRequest| async move {
         let name = named("stream", &asked.stream)?;
         let tenant = given(&asked.tenant);
         let stream = StreamKey { tenant: caller.tenant_of(tenant, Missing::Stream, name.as_str())?, name };
         caller.0.admit(StreamRight::Read, &stream.name)?;
-        let found = service(&app)?.read_stream(&stream, asked.after_seq, u64::from(asked.limit)).await;
+        let after = asked.after_seq.map(|after| after.to_string());
+        let found = service(&app)?.read_stream(&stream, after.as_deref(), u64::from(asked.limit)).await;
         let found = found.map_err(|error| caller.missed(error, tenant, &stream.tenant))?;
         let mut answer = Vec::new();
         for event in &found.events {
@@ -71,7 +72,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller, request: Reques
         put_number(&mut answer, 3, found.last);
         Ok::<_, Problem>(Answers { bytes: answer.len(), messages: stream::iter([Ok(answer)]) })
     };
-    serve(request, act).await
+    serve(app, request, act).await
 }
 
 /// What a subscription is to be.
@@ -172,6 +173,11 @@ fn start(resume: Option<Resume>, from_latest: bool) -> Result<Start, Problem> {
             refuse(format!("resume_token has {} bytes, at most {CURSOR_BYTES_MAX} are taken", token.len()))
         }
         Some(Resume::ResumeToken(token)) => Ok(Start::Cursor(token)),
+        Some(Resume::Cursor(StreamCursor { stream_seq })) if stream_seq.len() > NAMED_STREAMS_MAX => {
+            let detail =
+                format!("cursor names {} streams, at most {NAMED_STREAMS_MAX} are read at once", stream_seq.len());
+            Err(Problem::invalid(detail).at("cursor"))
+        }
         Some(Resume::Cursor(StreamCursor { stream_seq })) => {
             let position = |(name, seq): (String, u64)| Ok((named("cursor.stream_seq", &name)?, seq));
             Ok(Start::Positions(stream_seq.into_iter().map(position).collect::<Result<_, Problem>>()?))

@@ -2,25 +2,54 @@
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::extract;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::IntoResponse;
 use futures::stream::Empty;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use waybill_api::status::CheckStatus;
+use waybill_core::code::Code;
 
+use super::{HEALTH_CHECK, HEALTH_WATCH};
 use crate::app::App;
+use crate::body;
 use crate::limits::{PROBE_TIMEOUT, SMALL_PROBE_BYTES};
+use crate::problem::Problem;
 
 /// Services that a check may name; the empty name is the host.
 const SERVICES: [&str; 3] = ["", "waybill.events.v1.EventsService", "waybill.events.v1.TaskService"];
 
 /// Answers checks of this host.
-pub(super) fn service(app: &App) -> HealthServer<Checks> {
-    HealthServer::new(Checks(Arc::clone(app))).max_decoding_message_size(SMALL_PROBE_BYTES)
+pub(super) fn routes(app: &App) -> Router<App> {
+    let health = HealthServer::new(Checks(Arc::clone(app))).max_decoding_message_size(SMALL_PROBE_BYTES);
+    Router::new()
+        .route_service(HEALTH_CHECK, health.clone())
+        .route_service(HEALTH_WATCH, health)
+        .layer(from_fn_with_state(Arc::clone(app), prompt))
 }
 
-pub(super) struct Checks(App);
+/// What is asked comes with its head, or soon: a stranger's connection gives way to others only while nothing is done on it.
+async fn prompt(
+    extract::State(app): extract::State<App>,
+    request: extract::Request,
+    next: Next,
+) -> axum::response::Response {
+    match tokio::time::timeout(PROBE_TIMEOUT, body::whole(&app, request, SMALL_PROBE_BYTES)).await {
+        Ok(Ok((request, _))) => next.run(request).await,
+        Ok(Err(problem)) => problem.into_response(),
+        Err(_) => {
+            let detail =
+                format!("the body wasn't complete after {} ms: send it with its head", PROBE_TIMEOUT.as_millis());
+            Problem::new(Code::HTTP_SLOW_BODY, detail).into_response()
+        }
+    }
+}
+
+struct Checks(App);
 
 #[tonic::async_trait]
 impl Health for Checks {

@@ -48,13 +48,11 @@ pub(crate) const CALLS: [(&str, Permission); 7] = [
 
 /// The routes of [`CALLS`].
 pub(crate) fn routes(app: &App) -> Router<App> {
-    let health = health::service(app);
     Router::new()
         .route(SUBSCRIBE, post(events::subscribe))
         .route(LIST, post(events::list))
         .route(SUBSCRIBE_TASKS, post(events::subscribe_tasks))
-        .route_service(HEALTH_CHECK, health.clone())
-        .route_service(HEALTH_WATCH, health)
+        .merge(health::routes(app))
         .merge(reflection::routes())
 }
 

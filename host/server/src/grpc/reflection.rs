@@ -15,13 +15,13 @@ use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use protox::{Compiler, Error};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 use tonic_reflection::server::Builder;
 
 use super::{REFLECTION, REFLECTION_ALPHA};
 use crate::app::App;
-use crate::limits::REFLECTION_TIME_MAX;
+use crate::limits::{REFLECTION_TIME_MAX, SMALL_PROBE_BYTES};
 
 const FILE: &str = "waybill/events/v1/events.proto";
 const SOURCE: &str = include_str!("../../../api/proto/waybill/events/v1/events.proto");
@@ -56,7 +56,7 @@ pub(super) fn routes() -> Router<App> {
     }
 }
 
-fn served() -> Result<Router<App>, Box<dyn std::error::Error>> {
+fn served<S: Clone + Send + Sync + 'static>() -> Result<Router<S>, Box<dyn std::error::Error>> {
     let files = compiled()?.file_descriptor_set();
     let builder = || {
         Builder::configure()
@@ -64,22 +64,35 @@ fn served() -> Result<Router<App>, Box<dyn std::error::Error>> {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     Ok(Router::new()
-        .route_service(REFLECTION, builder().build_v1()?)
-        .route_service(REFLECTION_ALPHA, builder().build_v1alpha()?)
+        .route_service(REFLECTION, builder().build_v1()?.max_decoding_message_size(SMALL_PROBE_BYTES))
+        .route_service(REFLECTION_ALPHA, builder().build_v1alpha()?.max_decoding_message_size(SMALL_PROBE_BYTES))
         .layer(from_fn(bounded)))
 }
 
-/// A call of reflection goes on for as long as its client asks, and holds the place of a request meanwhile: so it has an end.
+/// A call of reflection goes on for as long as its client asks, and holds the place of a request meanwhile: so it has an end. What reads
+/// the request doesn't notice that nobody hears the answers any more, so the request has the same end.
 async fn bounded(request: Request, next: Next) -> Response {
-    next.run(request)
-        .await
-        .map(|body| Body::new(Bounded { body, end: Box::pin(sleep(REFLECTION_TIME_MAX)), is_over: false }))
+    let by = Instant::now() + REFLECTION_TIME_MAX;
+    let request = request.map(|body| Body::new(Bounded::new(body, by, None)));
+    let mut trailers = HeaderMap::new();
+    // Plain words: there is nothing that can't be written.
+    let _ = Status::deadline_exceeded("a call of reflection takes no longer: call again").add_header(&mut trailers);
+    next.run(request).await.map(|body| Body::new(Bounded::new(body, by, Some(trailers))))
 }
 
+/// A body that ends by a time.
 struct Bounded {
     body: Body,
     end: Pin<Box<Sleep>>,
+    /// What is said then.
+    last: Option<HeaderMap>,
     is_over: bool,
+}
+
+impl Bounded {
+    fn new(body: Body, by: Instant, last: Option<HeaderMap>) -> Self {
+        Self { body, end: Box::pin(sleep_until(by)), last, is_over: false }
+    }
 }
 
 impl HttpBody for Bounded {
@@ -92,11 +105,7 @@ impl HttpBody for Bounded {
         }
         if self.end.as_mut().poll(cx).is_ready() {
             self.is_over = true;
-            let mut trailers = HeaderMap::new();
-            // Plain words: there is nothing that can't be written.
-            let _ =
-                Status::deadline_exceeded("a call of reflection takes no longer: call again").add_header(&mut trailers);
-            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            return Poll::Ready(self.last.take().map(|trailers| Ok(Frame::trailers(trailers))));
         }
         Pin::new(&mut self.body).poll_frame(cx)
     }
@@ -107,7 +116,49 @@ impl HttpBody for Bounded {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::{BodyExt, Collected};
+    use prost::Message;
+    use tokio::sync::oneshot;
+    use tokio::time::timeout;
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tower::ServiceExt;
+
     use super::*;
+
+    async fn answered(body: Body) -> Collected<Bytes> {
+        let request = Request::post(REFLECTION).header("content-type", "application/grpc").body(body).unwrap();
+        let answer = served::<()>().unwrap().oneshot(request).await.unwrap();
+        answer.into_body().collect().await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_left_open_ends_and_so_does_what_reads_it() {
+        let (held, gone) = oneshot::channel::<()>();
+        let open = futures::stream::poll_fn(move |_| {
+            let _held = &held;
+            Poll::<Option<Result<Bytes, Infallible>>>::Pending
+        });
+        let answer = answered(Body::from_stream(open)).await;
+        let status = answer.trailers().and_then(|trailers| trailers.get("grpc-status")).cloned();
+        assert_eq!(status.unwrap(), "4", "DEADLINE_EXCEEDED");
+        let gone = timeout(REFLECTION_TIME_MAX, gone).await;
+        assert!(gone.is_ok(), "the request is still read");
+    }
+
+    #[tokio::test]
+    async fn a_question_longer_than_names_are_is_not_held() {
+        let asked = |host: String| {
+            let message_request = Some(MessageRequest::ListServices(String::new()));
+            let message = ServerReflectionRequest { host, message_request }.encode_to_vec();
+            let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+            Body::from([&[0_u8][..], &length, &message].concat())
+        };
+        assert!(!answered(asked("localhost".to_owned())).await.to_bytes().is_empty());
+        assert!(answered(asked("x".repeat(SMALL_PROBE_BYTES))).await.to_bytes().is_empty());
+    }
 
     #[test]
     fn the_proto_file_compiles_and_every_call_of_it_has_a_route() {
@@ -125,6 +176,6 @@ mod tests {
         for call in calls {
             assert!(super::super::CALLS.iter().any(|(path, _)| *path == call), "{call}");
         }
-        assert!(served().is_ok());
+        assert!(served::<()>().is_ok());
     }
 }

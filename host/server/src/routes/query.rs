@@ -118,6 +118,20 @@ pub(crate) struct PageQuery {
     pub limit: Option<usize>,
 }
 
+/// Which ranges to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RangesQuery {
+    /// Only this tenant's; a credential of several has to name one.
+    pub tenant: Option<String>,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
 /// Which dead letters to group.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -165,8 +179,8 @@ pub(crate) struct StreamsQuery {
 pub(crate) struct StreamEventsQuery {
     /// Whose stream; the credential's only tenant, else `default`, if absent.
     pub tenant: Option<String>,
-    /// Those behind this number; from the earliest that is kept if absent.
-    pub after: Option<u64>,
+    /// Those behind this number, or behind `next_after` of the page before; from the earliest that is kept if absent.
+    pub after: Option<String>,
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,

@@ -109,13 +109,13 @@ pub(crate) async fn read(
     let asked: StreamEventsQuery = query(&uri)?;
     let limit = page(asked.limit)? as u64;
     let stream = readable(&caller, &name, asked.tenant.as_deref())?;
-    let found = service(&app)?.read_stream(&stream, asked.after, limit).await;
+    let found = service(&app)?.read_stream(&stream, asked.after.as_deref(), limit).await;
     let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &stream.tenant))?;
     ok(&StreamEvents {
         items: event::envelopes(&found.events)?,
         first_seq: found.first,
         last_seq: found.last,
-        next_after: found.upto,
+        next_after: found.next_after.to_string(),
         end: found.is_end,
     })
 }

@@ -134,11 +134,18 @@ impl StreamService for FakeStreams {
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Served<StreamActed> {
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
         self.record(format!("import {} {seqs:?} [{}] {}", act.stream, act.reason, act.actor));
-        Ok(StreamActed { events: events.len() as u64, first: 1, last: events.len() as u64 })
+        let last = seqs.last().copied().unwrap_or_default();
+        Ok(StreamActed { events: seqs.len() as u64, first: 1, last, left_out: last - seqs.len() as u64 })
     }
-    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64) -> Served<StreamPage> {
+    /// Event 5 is a delete that was dropped: pages before it say so in their cursor.
+    async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
         self.record(format!("read_stream {stream} {after:?} {limit}"));
         Self::known(stream)?;
+        let seq = |text: &str| text.trim_end_matches("~5").parse::<u64>().ok();
+        let after = match after {
+            Some(text) => Some(seq(text).ok_or_else(|| StreamError::Cursor { text: text.to_owned() })?),
+            None => None,
+        };
         match after {
             Some(after) if after < 2 => Err(StreamError::from(PageError::Expired { after, first: 3, last: 5 }).into()),
             Some(after) if after > 5 => Err(StreamError::from(PageError::Ahead { after, last: 5 }).into()),
@@ -150,7 +157,7 @@ impl StreamService for FakeStreams {
                     events: (from..=upto).map(piece).collect(),
                     first: 3,
                     last: 5,
-                    upto,
+                    next_after: if upto < 5 { format!("{upto}~5").into() } else { upto.to_string().into() },
                     is_end: upto == 5,
                 })
             }
@@ -206,13 +213,13 @@ impl StreamService for FakeStreams {
         let StreamAct { stream, is_plan, actor, reason } = act;
         self.record(format!("purge {stream} {before:?} plan {is_plan} [{reason}] {actor}"));
         Self::known(stream)?;
-        Ok(StreamActed { events: 2, first: 5, last: 5 })
+        Ok(StreamActed { events: 2, first: 5, last: 5, left_out: 0 })
     }
     async fn delete(&self, act: &StreamAct) -> Served<StreamActed> {
         let StreamAct { stream, is_plan, actor, reason } = act;
         self.record(format!("delete {stream} plan {is_plan} [{reason}] {actor}"));
         Self::known(stream)?;
-        Ok(StreamActed { events: 3, first: 6, last: 5 })
+        Ok(StreamActed { events: 3, first: 6, last: 5, left_out: 0 })
     }
     async fn relays(&self) -> Served<Vec<RelayView>> {
         Ok(vec![Self::relay_of(&RelayName::new("bus").unwrap())?])
@@ -240,15 +247,24 @@ impl StreamService for FakeStreams {
             _ => Ok(RelayStreamView { stream, upto: 2, named_to: 5, generation: 2 }),
         }
     }
-    async fn overtaken(&self, name: &RelayName, cursor: Option<&str>, limit: usize) -> Served<Page<OvertakenRange>> {
-        self.record(format!("overtaken {name} {cursor:?} {limit}"));
+    async fn overtaken(
+        &self,
+        name: &RelayName,
+        tenant: Option<&Tenant>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Served<Page<OvertakenRange>> {
+        let of = tenant.map_or("all", Tenant::as_str);
+        self.record(format!("overtaken {name} of {of} {cursor:?} {limit}"));
         let range = |tenant: &str, from| OvertakenRange {
             stream: key(tenant, "task"),
             from,
             to: from + 2,
             at: UnixMillis(1_764_201_600_000),
         };
-        Ok(Page { items: vec![range("acme", 1), range("secret", 4)], next_cursor: None })
+        let mut items = vec![range("acme", 1), range("secret", 4)];
+        items.retain(|range| tenant.is_none_or(|tenant| range.stream.tenant == *tenant));
+        Ok(Page { items, next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
         Ok(StreamStats::default())

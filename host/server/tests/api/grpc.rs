@@ -193,6 +193,27 @@ async fn unusable_requests_are_refused_and_reach_nothing() {
 }
 
 #[tokio::test]
+async fn a_large_request_needs_room_as_any_other_does_and_names_no_more_streams_than_are_read() {
+    let api = Api::with(None, Limits { bodies_bytes_max: 64 * 1024, ..Limits::default() }).await;
+    let name_of = |bytes: usize| format!(r#"selector{{by_streams{{names:"{}"}}}}"#, "x".repeat(bytes));
+    let positions = |count: usize| {
+        let all: String = (0..count).map(|at| format!(r#"stream_seq{{key:"s{at}" value:1}} "#)).collect();
+        format!(r#"selector{{by_streams{{names:"s1"}}}} cursor{{{all}}}"#)
+    };
+    for (asked, code, word) in [
+        (name_of(300), Code::InvalidArgument, "SCHEMA.VALIDATION_FAILED"),
+        (name_of(200_000), Code::ResourceExhausted, "OUTBOX.BUSY"),
+        (name_of(1024 * 1024), Code::InvalidArgument, "HTTP.TOO_LARGE"),
+        (positions(1_001), Code::InvalidArgument, "cursor names 1001 streams"),
+    ] {
+        let status = end(ask(&api, SUBSCRIBE, &asked).await).await;
+        assert!(status.code() == code && names(&status, word), "{word}: {status:?}");
+    }
+    assert!(api.streams().calls().is_empty());
+    assert!(ask(&api, SUBSCRIBE, &positions(1_000)).await.is_ok());
+}
+
+#[tokio::test]
 async fn every_end_has_its_status() {
     let expired = StreamError::from(PageError::Expired { after: 1, first: 3, last: 5 });
     for (end_of_it, code, word) in [
@@ -223,7 +244,7 @@ async fn a_stream_is_listed_page_by_page_and_outside_of_it_is_out_of_range() {
     assert_eq!(seqs, [("task".to_owned(), 4, String::new())]);
     assert_eq!((field(&page, "first_seq").as_u64(), field(&page, "last_seq").as_u64()), (Some(3), Some(5)));
     assert!(ask(&api, LIST, r#"stream:"task" tenant:"acme""#).await.is_ok());
-    assert_eq!(api.streams().calls(), ["read_stream default/task Some(3) 1", "read_stream acme/task None 0"]);
+    assert_eq!(api.streams().calls(), [r#"read_stream default/task Some("3") 1"#, "read_stream acme/task None 0"]);
     for (asked, code, word) in [
         (r#"stream:"task" after_seq:0"#, Code::OutOfRange, "EVENT.CURSOR_EXPIRED"),
         (r#"stream:"task" after_seq:9"#, Code::OutOfRange, "EVENT.CURSOR_AHEAD"),
@@ -318,6 +339,24 @@ async fn health_is_told_to_everybody() {
     assert_eq!(end(ask(&api, HEALTH, r#"service:"a""#).await).await.code(), Code::NotFound);
     let watched = ask(&api, "grpc.health.v1.Health/Watch", "").await;
     assert_eq!(end(watched).await.code(), Code::Unimplemented);
+}
+
+/// It is open to everybody, so it waits for nobody.
+#[tokio::test]
+async fn a_check_whose_body_does_not_come_is_given_up() {
+    let limits = Limits { request_timeout: Duration::from_secs(3_600), ..Limits::default() };
+    let api = Api::with(Some(vec![reader()]), limits).await;
+    for method in ["Check", "Watch"] {
+        let body = axum::body::Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+        let request = http::Request::post(format!("/grpc.health.v1.Health/{method}"))
+            .header("host", "localhost:7070")
+            .header("content-type", "application/grpc")
+            .body(body)
+            .unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(60), api.send(request)).await.unwrap();
+        assert_eq!(answer.header("grpc-status"), "4", "{method}: DEADLINE_EXCEEDED");
+        assert!(answer.header("grpc-message").contains("900"), "after the time of a probe: {answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -80,7 +80,8 @@ async fn who_sees_some_tenants_sees_their_streams_and_lag_and_nothing_of_others(
 
 #[tokio::test]
 async fn what_a_relay_never_had_is_listed_to_whoever_may_see_its_streams() {
-    let tokens = vec![token("acme", &["acme"], &[Role::Viewer]), token("all", &["*"], &[Role::Viewer])];
+    let of = |name: &str, tenants: &[&str]| token(name, tenants, &[Role::Viewer]);
+    let tokens = vec![of("acme", &["acme"]), of("both", &["acme", "other"]), of("all", &["*"])];
     let api = Api::with(Some(tokens), Limits::default()).await;
     let list = async |name: &str, path: &'static str| {
         api.send(with(get(path), "authorization", &format!("Bearer {name}"))).await
@@ -89,9 +90,15 @@ async fn what_a_relay_never_had_is_listed_to_whoever_may_see_its_streams() {
     assert_eq!(all["items"].as_array().unwrap().len(), 2);
     let range = &all["items"][0];
     assert_eq!((&range["stream"], &range["from"], &range["to"]), (&json!("task"), &json!(1), &json!(3)));
-    assert_eq!(api.streams().calls(), ["overtaken bus None 7"]);
+    assert_eq!(api.streams().calls(), ["overtaken bus of all None 7"]);
     let acme = list("acme", "/v1/relays/bus/overtaken").await.json();
     assert_eq!((acme["items"].as_array().unwrap().len(), &acme["items"][0]["tenant"]), (1, &json!("acme")));
+    // Others aren't even read: a cursor would name them.
+    assert_eq!(api.streams().calls(), ["overtaken bus of acme None 100"]);
+    assert_eq!(list("both", "/v1/relays/bus/overtaken").await.problem().0, 400);
+    assert_eq!(list("both", "/v1/relays/bus/overtaken?tenant=secret").await.problem(), (403, "AUTH.TENANT".into()));
+    assert_eq!(list("both", "/v1/relays/bus/overtaken?tenant=other").await.json()["items"], json!([]));
+    assert_eq!(api.streams().calls(), ["overtaken bus of other None 100"]);
     let foreign = list("all", "/v1/relays/bus/overtaken?cursor=abc").await;
     assert_eq!(foreign.problem().0, 400);
 }

@@ -79,14 +79,14 @@ async fn a_stream_is_read_page_by_page() {
     let seqs = |page: &serde_json::Value| {
         page["items"].as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!((seqs(&page), &page["next_after"], &page["end"]), (vec![3, 4], &json!(4), &json!(false)));
+    assert_eq!((seqs(&page), &page["next_after"], &page["end"]), (vec![3, 4], &json!("4~5"), &json!(false)));
     assert_eq!((&page["first_seq"], &page["last_seq"]), (&json!(3), &json!(5)));
     let first = &page["items"][0];
     assert_eq!((&first["op"], &first["payload_bytes"]), (&json!("CREATE"), &json!("ewp9")));
     assert_eq!(first.get("resume_token"), None, "a page has a cursor of its own");
-    let page = api.get("/v1/streams/task/events?after=4&tenant=acme").await.json();
+    let page = api.get("/v1/streams/task/events?after=4~5&tenant=acme").await.json();
     assert_eq!((seqs(&page), &page["end"], &page["items"][0]["tenant"]), (vec![5], &json!(true), &json!("acme")));
-    assert_eq!(api.streams().calls(), ["read_stream default/task None 2", "read_stream acme/task Some(4) 100"]);
+    assert_eq!(api.streams().calls(), ["read_stream default/task None 2", r#"read_stream acme/task Some("4~5") 100"#]);
 }
 
 #[tokio::test]
@@ -178,12 +178,15 @@ async fn a_stream_is_imported_with_its_numbers() {
     };
     let body = json!({"events": [event(1, "task"), event(2, "task")]}).to_string();
     let done = api.post("/v1/streams/task/import?tenant=acme", body).await.json();
-    assert_eq!((&done["events"], &done["last_seq"]), (&json!(2), &json!(2)));
+    assert_eq!((&done["events"], &done["last_seq"], done.get("note")), (&json!(2), &json!(2), None));
+    let holes = json!({"events": [event(1, "task"), event(4, "task")]}).to_string();
+    let done = api.post("/v1/streams/task/import", holes).await.json();
+    assert!(done["note"].as_str().unwrap().contains("begin anew"), "{done}");
     let elsewhere = json!({"events": [event(1, "task"), event(1, "b")]}).to_string();
     let refused = api.post("/v1/streams/task/import", elsewhere).await;
     assert_eq!((refused.problem().0, &refused.json()["index"]), (400, &json!(1)));
     assert_eq!(api.post("/v1/streams/task/import", r#"{"events":[]}"#).await.problem().0, 400);
-    assert_eq!(api.streams().calls(), ["import acme/task [1, 2] [] local"]);
+    assert_eq!(api.streams().calls(), ["import acme/task [1, 2] [] local", "import default/task [1, 4] [] local"]);
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ use waybill_core::streams::exact::{ExactAnswer, ExactAppend, ExactRefusal};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, FeedRecord, RelayNote, StreamCommit, StreamCommitted, StreamShardRecord,
+    Append, Checkpoint, FeedRecord, RelayNote, RelayWord, StreamCommit, StreamCommitted, StreamShardRecord,
 };
 use waybill_core::time::UnixMillis;
 use waybill_surreal::Bound;
@@ -168,8 +168,8 @@ impl StreamStore for SurrealStore {
         pauses::notes(self).await
     }
 
-    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
-        pauses::note(self, relay, is_paused).await
+    async fn note_relay(&self, relay: &RelayName, word: &RelayWord) -> Result<RelayNote, StoreError> {
+        pauses::note(self, relay, word).await
     }
 
     async fn relay_slice(

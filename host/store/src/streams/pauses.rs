@@ -1,8 +1,8 @@
-//! Which relays operators paused. It is noted among the settings, for every host: each goes by it while it runs, and when it starts.
+//! Which relays operators paused, and which have stopped. It is noted among the settings, for every host: each goes by it while it runs, and when it starts.
 
 use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
-use waybill_core::streams::records::RelayNote;
+use waybill_core::streams::records::{RelayNote, RelayWord};
 use waybill_surreal::{Bound, Object, RecordIdKey, Transaction, Value, bool_of, object, text, text_of};
 
 use crate::fault::store_error;
@@ -31,12 +31,12 @@ pub async fn notes(store: &SurrealStore) -> Result<Vec<(RelayName, RelayNote)>, 
     Ok(notes.collect())
 }
 
-/// Notes what an operator says of a relay.
-pub async fn note(store: &SurrealStore, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+/// Notes what is said of a relay.
+pub async fn note(store: &SurrealStore, relay: &RelayName, word: &RelayWord) -> Result<RelayNote, StoreError> {
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = write(transaction.as_ref(), relay, is_paused).await;
+        let worked = write(transaction.as_ref(), relay, word).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             done => return done,
@@ -44,13 +44,19 @@ pub async fn note(store: &SurrealStore, relay: &RelayName, is_paused: bool) -> R
     }
 }
 
-async fn write(transaction: &dyn Transaction, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+async fn write(transaction: &dyn Transaction, relay: &RelayName, word: &RelayWord) -> Result<RelayNote, StoreError> {
     let key = RecordIdKey::String(format!("{NOTES}{relay}").into());
     let stands = transaction.get(META, key.clone()).await.map_err(store_error)?;
     let before = stands.map(|fields| read(&fields)).unwrap_or_default();
-    let note = RelayNote { is_paused, number: before.number.saturating_add(1) };
-    let fields =
-        object([("relay", text(relay.as_str())), ("paused", Value::Bool(is_paused)), ("number", number(note.number))]);
+    let note = before.after(word);
+    let mut fields = object([
+        ("relay", text(relay.as_str())),
+        ("paused", Value::Bool(note.is_paused)),
+        ("number", number(note.number)),
+    ]);
+    if let Some(reason) = &note.stopped {
+        fields.insert("stopped", text(reason));
+    }
     transaction.put(META, key, fields).await.map_err(store_error)?;
     Ok(note)
 }
@@ -59,6 +65,7 @@ async fn write(transaction: &dyn Transaction, relay: &RelayName, is_paused: bool
 fn read(fields: &Object) -> RelayNote {
     RelayNote {
         is_paused: bool_of(fields.get("paused")).unwrap_or(false),
+        stopped: text_of(fields.get("stopped")).map(str::to_owned),
         number: unsigned(fields.get("number")).unwrap_or(0),
     }
 }

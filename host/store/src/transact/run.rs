@@ -52,9 +52,9 @@ pub async fn transact(
 
     let transaction = store.begin(true).await?;
     let mut spoilt = Spoilt::default();
-    let worked = Joint::decide(store, transaction.as_ref(), events, &mut spoilt).await;
+    let worked = decide(store, transaction.as_ref(), &mut attempt, (groups, events), &mut spoilt).await;
     let worked = match worked {
-        Ok(joint) => work(store, transaction.as_ref(), &mut attempt, checked, (groups, rows), (events, joint)).await,
+        Ok(joint) => work(store, transaction.as_ref(), checked, (groups, rows), (events, joint)).await,
         Err(error) => Err(error),
     };
     let worked = match (worked, conclusion) {
@@ -69,10 +69,22 @@ pub async fn transact(
     done
 }
 
-async fn work(
+/// What becomes of the events, unless the messages were there before: then all of it is a repeat, whose streams went on with the first.
+async fn decide(
     store: &SurrealStore,
     transaction: &dyn Transaction,
     attempt: &mut Attempt<'_>,
+    (groups, events): (&[DoorGroup], &JointAppends),
+    spoilt: &mut Spoilt,
+) -> Result<Joint, StoreError> {
+    refuse_taken_ids(transaction, groups).await?;
+    attempt.refuse_waiting(transaction, groups).await?;
+    Joint::decide(store, transaction, events, spoilt).await
+}
+
+async fn work(
+    store: &SurrealStore,
+    transaction: &dyn Transaction,
     checked: Vec<(usize, &Statement, Option<Checked>)>,
     (groups, rows): (&[DoorGroup], Vec<(DoorGroupAt, Object)>),
     (events, joint): (&JointAppends, Joint),
@@ -81,8 +93,6 @@ async fn work(
     if is_repeat(events, &joint.answers(), groups).map_err(refused)? {
         return Ok(Transacted { results: Vec::new(), seqs: joint.seqs(), is_repeat: true });
     }
-    refuse_taken_ids(transaction, groups).await?;
-    attempt.refuse_waiting(transaction, groups).await?;
     let mut lets: HashMap<String, Value> = HashMap::new();
     let mut held = Held::default();
     let mut results = Vec::with_capacity(checked.len());

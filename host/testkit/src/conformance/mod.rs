@@ -245,6 +245,7 @@ macro_rules! stream_store_conformance {
             stream_joint: a_stream_that_ends_elsewhere_undoes_the_whole_transaction
             stream_joint: a_transaction_whose_events_are_there_is_a_repeat_as_a_whole
             stream_joint: of_many_transactions_at_one_end_exactly_one_goes_in
+            stream_joint: a_transaction_whose_message_waits_is_a_repeat_before_its_events_are_looked_at
             stream_joint: events_of_a_step_commit_with_its_state_and_its_messages
             stream_joint: events_of_a_handler_commit_with_its_mark
             streams: what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows

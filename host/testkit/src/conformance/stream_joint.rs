@@ -98,6 +98,26 @@ pub async fn a_transaction_whose_events_are_there_is_a_repeat_as_a_whole(
     assert_eq!((last(store, "b").await, last(store, "c").await), (2, 1));
 }
 
+/// Its answer may be lost, and nobody has taken its message in yet. That its stream ends elsewhere is its own doing.
+pub async fn a_transaction_whose_message_waits_is_a_repeat_before_its_events_are_looked_at(
+    store: &(impl OwnerStore + TransactStore + StreamStore),
+) {
+    for (id, events) in [
+        ("m", vec![numbered("b", &["1"], 0)]),
+        ("n", vec![numbered("c", &["2"], 0), plain("a", &["3"])]),
+        ("o", vec![numbered("d", &["4"], 0), numbered("e", &["5"], 0)]),
+    ] {
+        transact(store, events.clone(), (id, true)).await.unwrap();
+        let lost = transact(store, events, (id, true)).await;
+        assert!(matches!(lost, Err(StoreError::Exists(_))), "{id}: {lost:?}");
+        let stale = transact(store, vec![numbered("b", &["9"], 0)], (id, true)).await;
+        assert!(matches!(stale, Err(StoreError::Exists(_))), "{id}: {stale:?}");
+    }
+    let other = transact(store, vec![numbered("b", &["9"], 0)], ("other", true)).await;
+    assert!(matches!(other, Err(StoreError::Append(_))), "{other:?}");
+    assert_eq!(messages(store).await, ["m", "n", "o"]);
+}
+
 pub async fn of_many_transactions_at_one_end_exactly_one_goes_in(
     store: &(impl OwnerStore + TransactStore + StreamStore),
 ) {

@@ -20,8 +20,9 @@ use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, DoorAppend, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, StreamCommit,
-    StreamCommitted, StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
+    Append, Checkpoint, DoorAppend, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, RelayWord,
+    StreamCommit, StreamCommitted, StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView,
+    StreamWrite,
 };
 use waybill_core::streams::rules::Rules;
 use waybill_core::time::UnixMillis;
@@ -571,15 +572,15 @@ impl StreamStore for MemoryStore {
 
     async fn relay_notes(&self) -> Result<Vec<(RelayName, RelayNote)>, StoreError> {
         self.check()?;
-        Ok(self.read(|tables| tables.streams.notes.iter().map(|(relay, note)| (relay.clone(), *note)).collect()))
+        Ok(self.read(|tables| tables.streams.notes.iter().map(|(relay, note)| (relay.clone(), note.clone())).collect()))
     }
 
-    async fn note_relay(&self, relay: &RelayName, is_paused: bool) -> Result<RelayNote, StoreError> {
+    async fn note_relay(&self, relay: &RelayName, word: &RelayWord) -> Result<RelayNote, StoreError> {
         self.check()?;
         Ok(self.write(|tables| {
             let note = tables.streams.notes.entry(relay.clone()).or_default();
-            *note = RelayNote { is_paused, number: note.number + 1 };
-            *note
+            *note = std::mem::take(note).after(word);
+            note.clone()
         }))
     }
 

@@ -170,7 +170,7 @@ impl Door {
             if page.body["end"] == true {
                 return all;
             }
-            after = Some(page.body["next_after"].as_u64().unwrap().to_string());
+            after = Some(page.body["next_after"].as_str().unwrap().to_owned());
         }
     }
 

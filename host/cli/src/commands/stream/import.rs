@@ -65,6 +65,8 @@ struct Part {
     /// Events in all, and the number of the last one.
     count: u64,
     last: u64,
+    /// What the host couldn't know of it.
+    note: Option<String>,
 }
 
 /// What the host is asked to import.
@@ -115,6 +117,11 @@ pub(super) async fn run(args: &Import, context: &mut Context<'_>) -> Result<(), 
         ("event is imported", "events are imported")
     };
     context.term.say(&number(count, verb.0, verb.1));
+    for ((_, stream), part) in &parts.of_streams {
+        if let Some(note) = &part.note {
+            context.term.say(&format!("{stream}: {note}"));
+        }
+    }
     match (context.format, args.dry_run) {
         (Format::Ids, true) => Ok(()),
         (format, _) => output::list(context.term, format, &rows, &VIEW),
@@ -205,6 +212,9 @@ impl Parts {
         let path = ["v1", "streams", name.as_str(), "import"];
         let answer = context.client.post_bytes(&path, &query, "application/json", body).await?;
         answer.need("last_seq", Value::as_u64)?;
+        if let Some(note) = answer.body.get("note").and_then(Value::as_str) {
+            part.note = Some(note.to_owned());
+        }
         self.imported += count;
         Ok(())
     }

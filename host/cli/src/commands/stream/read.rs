@@ -33,7 +33,7 @@ pub struct Read {
     pub resource: Option<String>,
     /// Those behind this number [default: from the earliest that is kept]
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["prefix", "resource", "cursor"])]
-    pub after: Option<u64>,
+    pub after: Option<String>,
     /// Their tenant [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
@@ -67,17 +67,16 @@ async fn one(name: &str, args: &Read, context: &mut Context<'_>) -> Result<(), C
     if args.list.cursor.is_some() {
         return Err(CliError::usage("a stream has no cursors but numbers", "give --after SEQ"));
     }
-    let (bound, mut after, mut items) = (args.list.bound(), args.after, Vec::<Value>::new());
+    let (bound, mut after, mut items) = (args.list.bound(), args.after.clone(), Vec::<Value>::new());
     let is_whole = loop {
         let limit = bound.saturating_sub(items.len()).clamp(1, PAGE_MAX).to_string();
-        let from = after.map(|after| after.to_string());
         let mut query = lists::tenant_query(tenant);
         query.push(("limit", &limit));
-        query.extend(from.as_deref().map(|from| ("after", from)));
+        query.extend(after.as_deref().map(|after| ("after", after)));
         let answer = context.client.get(&["v1", "streams", name, "events"], &query).await;
         let answer = answer.map_err(|error| requests::with_tenant(error, tenant))?;
         items.extend_from_slice(answer.need("items", Value::as_array)?);
-        after = Some(answer.need("next_after", Value::as_u64)?);
+        after = Some(answer.need("next_after", Value::as_str)?.to_owned());
         let is_end = answer.need("end", Value::as_bool)?;
         if is_end || items.len() >= bound {
             break is_end && items.len() <= bound;
@@ -85,11 +84,11 @@ async fn one(name: &str, args: &Read, context: &mut Context<'_>) -> Result<(), C
     };
     items.truncate(bound);
     output::list(context.term, context.format, &items, &rows::VIEW)?;
-    if let (false, Some(last)) = (is_whole, items.last().and_then(|item| item.get("seq")).and_then(Value::as_u64)) {
+    if let (false, Some(after)) = (is_whole, after) {
         let shown = number(items.len() as u64, "event is shown", "events are shown");
         context
             .term
-            .say(&format!("only {shown}, there are more: raise --limit, or --all, or go on with --after {last}"));
+            .say(&format!("only {shown}, there are more: raise --limit, or --all, or go on with --after {after}"));
     }
     Ok(())
 }

@@ -117,8 +117,8 @@ pub struct StreamPage {
     /// The first and the last number that is kept; `last + 1` and `last` of an empty one.
     pub first: u64,
     pub last: u64,
-    /// After which number the next page begins.
-    pub upto: u64,
+    /// Behind which cursor the next page begins. Who began with nothing isn't taken for one that lacks the deletes dropped before that.
+    pub next_after: Arc<str>,
     /// It goes up to the end as it is now.
     pub is_end: bool,
 }
@@ -245,6 +245,8 @@ pub struct StreamActed {
     /// The first number that is kept afterwards.
     pub first: u64,
     pub last: u64,
+    /// Numbers that an import left free between events: what compaction took where these come from, deletes perhaps among it.
+    pub left_out: u64,
 }
 
 /// What an operator does, and why; it is audited.
@@ -286,10 +288,14 @@ pub trait StreamService: Send + Sync + 'static {
     /// behind the part that was imported before.
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Result<StreamActed, ServiceError>;
 
-    /// A page of a stream after a number; none = from the earliest that is kept. `limit` 0 = `events.replay_max_batch`. A stream that
-    /// never had an event isn't found.
-    async fn read_stream(&self, stream: &StreamKey, after: Option<u64>, limit: u64)
-    -> Result<StreamPage, ServiceError>;
+    /// A page of a stream behind a cursor: [`StreamPage::next_after`], that of an event, or just a number; none = from the earliest that is
+    /// kept. `limit` 0 = `events.replay_max_batch`. A stream that never had an event isn't found.
+    async fn read_stream(
+        &self,
+        stream: &StreamKey,
+        after: Option<&str>,
+        limit: u64,
+    ) -> Result<StreamPage, ServiceError>;
     /// A page of many streams, by name and number.
     async fn read_many(
         &self,
@@ -323,10 +329,12 @@ pub trait StreamService: Send + Sync + 'static {
     /// Lets what is under way in the stream end, and goes on elsewhere. Below what is kept it is refused; what it skips is audited.
     async fn seek_relay(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError>;
 
-    /// What retention took before a relay had it, by stream and number.
+    /// What retention took before a relay had it, by tenant, stream and number; of this tenant, or of all. A cursor names the place of
+    /// the last one shown, so it is for whoever may see that.
     async fn overtaken(
         &self,
         name: &RelayName,
+        tenant: Option<&Tenant>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<OvertakenRange>, ServiceError>;

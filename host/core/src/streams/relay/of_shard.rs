@@ -25,7 +25,7 @@ pub struct RelaySettings {
     pub holds: bool,
     /// Most events in flight, in this shard.
     pub in_flight_max: usize,
-    /// Bounds of one stream's window, and of all of them in bytes.
+    /// Bounds of one stream's window, in events beyond its checkpoint, and of all of them in bytes.
     pub window_events: usize,
     pub window_bytes: usize,
     /// Every rule holds, but in the model's mutations.
@@ -193,12 +193,12 @@ impl Relay {
     /// Streams to read, with the number to read after: at most `count`, but for those that `is_left` says to leave for now. They are read as
     /// far as there is room for all of them together: with nothing in memory there is always room for one.
     pub fn windows_wanted(&self, count: usize, is_left: impl Fn(&StreamKey) -> bool) -> Vec<(StreamKey, u64)> {
-        let mut bytes = self.windows.values().map(|window| window.weight().1).sum::<usize>();
+        let mut bytes = self.windows.values().map(Window::bytes).sum::<usize>();
         let mut wanted = Vec::new();
         for (stream, behind) in self.work.behind(self.read.as_ref()) {
             let window = self.windows.get(stream);
             // What is in memory of a stream mustn't keep the others out: it has more only while half of the room is free.
-            let is_loaded = window.is_some_and(|window| window.weight().1 > 0);
+            let is_loaded = window.is_some_and(|window| window.bytes() > 0);
             let room = if is_loaded { self.settings.window_bytes / 2 } else { self.settings.window_bytes };
             let after = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
             if wanted.len() >= count || (after > self.settings.window_bytes && bytes > 0) {
@@ -225,8 +225,8 @@ impl Relay {
     fn wanted_from(&self, window: Option<&Window>, named_to: u64) -> Option<u64> {
         let Some(window) = window else { return Some(0) };
         let is_unread = window.is_fresh() || window.covered() < named_to;
-        let has_room = window.weight().0 < self.settings.window_events;
-        (is_unread && has_room && !window.is_seeking()).then(|| window.covered())
+        let is_full = window.is_full(self.settings.window_events);
+        (is_unread && !is_full && !window.is_seeking()).then(|| window.covered())
     }
 
     /// Takes what was read of a stream. Answers what retention took before the relay had it.

@@ -235,6 +235,35 @@ fn who_finds_the_feed_trimmed_goes_through_all_streams_while_the_mark_stays() {
 }
 
 #[test]
+fn behind_an_event_that_cant_be_sent_there_are_only_so_many_marks() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let mut relay = Relay::new(RelaySettings { window_events: 4, ..settings }, &record(0));
+    relay.take_feed(&(1..=8).map(named).collect::<Vec<_>>(), &record(8));
+    let mut read = stored(1, "abcd");
+    read.slice.head = StreamHead { last: 8, fed: 8, bytes: 0 };
+    relay.take_window(&stream("a"), &read);
+    let mut relays = Relays::new(vec![relay]);
+    assert_eq!(sent(&mut relays), [1, 2, 3, 4]);
+    answer(&mut relays, 1, RelayOutcome::Again(Monotonic(Duration::from_secs(1))));
+    for seq in 2..=4 {
+        answer(&mut relays, seq, RelayOutcome::Acknowledged);
+    }
+    assert_eq!(commit(&mut relays).0, Some((0, vec![2, 3, 4])));
+    assert!(one(&mut relays).windows_wanted(9, |_| false).is_empty(), "three marks and the event are four");
+    // The next owner has to read, or it would never know what is to be sent.
+    let mut relay = Relay::new(RelaySettings { window_events: 4, ..one(&mut relays).settings().clone() }, &record(0));
+    relay.take_feed(&(1..=8).map(named).collect::<Vec<_>>(), &record(8));
+    read.checkpoint.done = (2..=4).collect();
+    relay.take_window(&stream("a"), &read);
+    let mut relays = Relays::new(vec![relay]);
+    assert!(one(&mut relays).windows_wanted(9, |_| false).is_empty());
+    assert_eq!(sent(&mut relays), [1]);
+    answer(&mut relays, 1, RelayOutcome::Acknowledged);
+    assert_eq!(commit(&mut relays).0, Some((4, vec![])));
+    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("a"), 4)]);
+}
+
+#[test]
 fn windows_have_no_more_in_memory_than_their_room_and_streams_take_turns() {
     let begin = |window_bytes| {
         let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());

@@ -127,8 +127,15 @@ impl Window {
         self.in_flight.len()
     }
 
-    pub fn weight(&self) -> (usize, usize) {
-        (self.events.len(), self.bytes)
+    /// Bytes of what is in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has as many events beyond the checkpoint as it may have. Those that are marked there count: behind one that can't be sent
+    /// they would be more and more, and all of them are written with each checkpoint.
+    pub fn is_full(&self, events_max: usize) -> bool {
+        !self.events.is_empty() && self.events.len() + self.checkpoint.done.len() >= events_max
     }
 
     pub fn is_seeking(&self) -> bool {

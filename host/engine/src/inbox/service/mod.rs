@@ -50,6 +50,7 @@ use crate::engine::CLOSE_TIMEOUT;
 use crate::saga::service::Sagas;
 use crate::service;
 use crate::shard::{Context, ShardHandle};
+use crate::streams::service::Streams;
 pub(crate) use dead::DeadOf;
 pub(crate) use tables::TableSources;
 
@@ -75,7 +76,7 @@ impl Inbox {
         config: Arc<InboundConfig>,
         store: Arc<dyn InboxStore>,
         outbox: &[ShardHandle],
-        sagas: Option<Arc<Sagas>>,
+        (sagas, streams): (Option<Arc<Sagas>>, Option<Arc<Streams>>),
     ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let shared = Arc::new(Shared {
             context: Arc::clone(context),
@@ -85,6 +86,7 @@ impl Inbox {
             meter: InboxMeter::new(),
             outbox: outbox.to_vec(),
             sagas,
+            streams,
         });
         let started = outbox.iter().map(|shard| InboxHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();

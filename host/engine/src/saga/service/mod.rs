@@ -52,6 +52,7 @@ use super::{SagaHandle, Shared};
 use crate::commit::Condition;
 use crate::service;
 use crate::shard::{Context, ShardHandle};
+use crate::streams::service::Streams;
 
 /// Ended sagas removed or put off in one go.
 const EXPIRE_PAGE: usize = 500;
@@ -71,6 +72,7 @@ impl Sagas {
         context: &Arc<Context>,
         store: &Arc<dyn SagaStore>,
         outbox: &[ShardHandle],
+        streams: Option<Arc<Streams>>,
     ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let shared = Arc::new(Shared {
             context: Arc::clone(context),
@@ -79,6 +81,7 @@ impl Sagas {
             definitions: Definitions::new(context.config.exclusive),
             meter: SagaMeter::new(),
             outbox: outbox.to_vec(),
+            streams,
         });
         let started = outbox.iter().map(|shard| SagaHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();

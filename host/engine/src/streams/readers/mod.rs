@@ -30,7 +30,7 @@ use super::Shared;
 use many::Many;
 use named::Named;
 
-pub(super) use cursor::text_of;
+pub(super) use cursor::{positions, text_of};
 pub(super) use many::{begin as begin_many, read_many};
 pub(super) use named::begin as begin_named;
 pub(crate) use places::Readers;

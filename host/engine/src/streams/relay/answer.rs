@@ -108,7 +108,7 @@ impl RelayDriver {
                 RelayOutcome::Refused(Refusal { code: fault.code, reason: fault.reason })
             }
             OnRefused::Stop => {
-                self.state.stop(format!("an event was refused for good: {}: {}", fault.code, fault.reason));
+                self.state.stop_everywhere(format!("an event was refused for good: {}: {}", fault.code, fault.reason));
                 // Whoever resumes it has it tried anew.
                 self.attempts.clear();
                 RelayOutcome::Again(now.mono)

@@ -10,7 +10,7 @@
 //! | `lane` | what waits for a lane of the transport |
 //! | `answer` | what a broker's word means |
 //! | `seek` | operators' wishes |
-//! | `pauses` | which relays operators paused, at whichever host |
+//! | `pauses` | which relays operators paused and which have stopped, at whichever host |
 
 mod answer;
 mod lag;
@@ -43,7 +43,7 @@ use super::actor::Actor;
 
 use lag::Lag;
 use lane::Lane;
-pub(super) use pauses::{follow_notes, read_notes};
+pub(super) use pauses::{follow_notes, read_notes, tell_stops};
 pub(super) use read::RelayRead;
 pub(super) use send::lane_of;
 pub(crate) use state::{RelayState, RelayStates};

@@ -167,7 +167,7 @@ impl Actor {
                 range.from,
                 range.to
             );
-            driver.state.stop(reason);
+            driver.state.stop_everywhere(reason);
         }
         let event = AuditEvent {
             at: self.shared.context.clock.now().wall,

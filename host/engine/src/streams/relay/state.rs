@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use waybill_core::ids::RelayName;
 use waybill_core::port::service::streams::RelayState as State;
 use waybill_core::streams::records::RelayNote;
@@ -14,10 +14,14 @@ use waybill_core::streams::records::RelayNote;
 #[derive(Default)]
 pub(crate) struct RelayState {
     paused: AtomicBool,
-    /// Number of the last word of an operator that it goes by; none = it hasn't looked yet.
+    /// Number of the last word that it goes by; none = it hasn't looked yet.
     noted: Mutex<Option<u64>>,
     /// Why it stopped by itself.
     stopped: Mutex<Option<String>>,
+    /// The same as long as the store doesn't know of it, and with it the other hosts.
+    untold: Mutex<Option<String>>,
+    /// Somebody has to tell the store.
+    bell: Arc<Notify>,
     /// What its transport said last of why it waits.
     pub waits: Mutex<Option<String>>,
     pub in_flight: AtomicUsize,
@@ -48,7 +52,7 @@ impl RelayState {
         self.stopped.lock().clone().or_else(|| self.waits.lock().clone())
     }
 
-    /// Goes by what operators said last, at whichever host, if it doesn't already. True: it didn't.
+    /// Goes by what was said last, at whichever host, if it doesn't already. True: it didn't.
     fn take_note(&self, note: RelayNote) -> bool {
         let mut noted = self.noted.lock();
         if noted.is_some_and(|number| number >= note.number) {
@@ -56,15 +60,39 @@ impl RelayState {
         }
         let is_first = noted.replace(note.number).is_none();
         self.paused.store(note.is_paused, Ordering::Release);
-        if !note.is_paused && !is_first {
-            *self.stopped.lock() = None;
+        match note.stopped {
+            Some(reason) => *self.stopped.lock() = Some(reason),
+            // Whoever resumed it didn't know of this yet.
+            None if self.untold.lock().is_some() => {}
+            None if !note.is_paused && !is_first => *self.stopped.lock() = None,
+            None => {}
         }
         true
     }
 
-    /// It stops by itself, until somebody resumes it.
+    /// It can't run at this host as it is configured here, until somebody resumes it.
     pub fn stop(&self, reason: String) {
         *self.stopped.lock() = Some(reason);
+    }
+
+    /// It stops by itself, here at once and at every other host when the store has been told, until somebody resumes it.
+    pub fn stop_everywhere(&self, reason: String) {
+        *self.untold.lock() = Some(reason.clone());
+        self.stop(reason);
+        self.bell.notify_one();
+    }
+
+    /// Why it stopped, if the store doesn't know of it.
+    pub fn untold(&self) -> Option<String> {
+        self.untold.lock().clone()
+    }
+
+    /// The store knows of it.
+    pub fn told(&self, reason: &str) {
+        let mut untold = self.untold.lock();
+        if untold.as_deref() == Some(reason) {
+            *untold = None;
+        }
     }
 
     /// A shard has something to send and nothing in flight, or hasn't any more.
@@ -100,14 +128,23 @@ impl RelayState {
 
 /// All of them, by name.
 #[derive(Default)]
-pub(crate) struct RelayStates(Mutex<BTreeMap<RelayName, Arc<RelayState>>>);
+pub(crate) struct RelayStates {
+    of: Mutex<BTreeMap<RelayName, Arc<RelayState>>>,
+    bell: Arc<Notify>,
+}
 
 impl RelayStates {
     pub fn of(&self, name: &RelayName) -> Arc<RelayState> {
-        Arc::clone(self.0.lock().entry(name.clone()).or_default())
+        let new = || Arc::new(RelayState { bell: Arc::clone(&self.bell), ..RelayState::default() });
+        Arc::clone(self.of.lock().entry(name.clone()).or_insert_with(new))
     }
 
-    /// What operators said last of a relay. True: it is news here.
+    /// Waits until one stops by itself.
+    pub async fn stops(&self) {
+        self.bell.notified().await;
+    }
+
+    /// What was said last of a relay. True: it is news here.
     pub fn take_note(&self, name: &RelayName, note: RelayNote) -> bool {
         self.of(name).take_note(note)
     }
@@ -115,12 +152,13 @@ impl RelayStates {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn a_word_of_an_operator_is_gone_by_once_and_an_older_one_never() {
         let state = RelayState::default();
-        let note = |is_paused, number| RelayNote { is_paused, number };
+        let note = |is_paused, number| RelayNote { is_paused, stopped: None, number };
         state.stop("its topic".to_owned());
         assert!(state.take_note(note(false, 0)), "what it finds when it starts resumes nothing");
         assert_eq!(state.state(), State::Stopped);
@@ -131,6 +169,28 @@ mod tests {
         state.stop("a refusal".to_owned());
         assert!(!state.take_note(note(false, 2)));
         assert_eq!(state.state(), State::Stopped);
+    }
+
+    #[test]
+    fn a_stop_is_gone_by_wherever_it_was_and_no_resume_undoes_one_that_nobody_was_told_of() {
+        let states = RelayStates::default();
+        let name = RelayName::new("out").unwrap();
+        let note =
+            |stopped: Option<&str>, number| RelayNote { is_paused: false, stopped: stopped.map(str::to_owned), number };
+        assert!(states.take_note(&name, note(Some("a refusal"), 3)), "it finds it when it starts");
+        let state = states.of(&name);
+        assert_eq!((state.state(), state.reason().as_deref()), (State::Stopped, Some("a refusal")));
+        assert!(states.take_note(&name, note(None, 4)));
+        assert_eq!(state.state(), State::Running);
+        state.stop_everywhere("another".to_owned());
+        assert!(states.take_note(&name, note(None, 5)));
+        assert_eq!((state.state(), state.untold().as_deref()), (State::Stopped, Some("another")));
+        state.told("a refusal");
+        assert_eq!(state.untold().as_deref(), Some("another"), "what was told is older");
+        state.told("another");
+        assert_eq!((state.state(), state.untold()), (State::Stopped, None));
+        assert!(states.take_note(&name, note(None, 7)));
+        assert_eq!(state.state(), State::Running);
     }
 
     #[test]

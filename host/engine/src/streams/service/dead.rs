@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use waybill_core::ids::RelayName;
+use waybill_core::ids::{RelayName, Tenant};
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::owner::Verdict;
@@ -28,6 +28,8 @@ use crate::transport_call;
 const DEAD_PAGE: usize = 100;
 /// Ranges read at once.
 const RANGES_PAGE: usize = 1_000;
+/// No stream's name comes before it.
+const FIRST_NAME: &str = "-";
 
 impl Streams {
     /// A page of those that match. It may hold fewer than `limit` although more follow.
@@ -187,14 +189,24 @@ impl Streams {
     pub(super) async fn overtaken_page(
         &self,
         name: &RelayName,
+        tenant: Option<&Tenant>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<OvertakenRange>, ServiceError> {
         self.plan_of(name)?;
-        let behind = cursor.map(|text| place_of(text).ok_or_else(|| not_ours(text))).transpose()?;
+        let is_shown = |stream: &StreamKey| tenant.is_none_or(|tenant| stream.tenant == *tenant);
+        let place = |text: &str| place_of(text).filter(|(stream, _)| is_shown(stream)).ok_or_else(|| not_ours(text));
+        let behind = match (cursor, tenant) {
+            (Some(text), _) => Some(place(text)?),
+            // Numbers begin with 1.
+            (None, Some(tenant)) => Some((StreamKey { tenant: tenant.clone(), name: StreamName::new(FIRST_NAME)? }, 0)),
+            (None, None) => None,
+        };
         let behind = behind.as_ref().map(|(stream, from)| (stream, *from));
         let limit = limit.clamp(1, RANGES_PAGE);
-        let items = self.store().overtaken(name, behind, limit).await?;
+        let mut items = self.store().overtaken(name, behind, limit).await?;
+        // They come by tenant.
+        items.retain(|range| is_shown(&range.stream));
         let last = items.last().filter(|_| items.len() == limit);
         let next_cursor = last.map(|range| format!("{}/{}/{}", range.from, range.stream.tenant, range.stream.name));
         Ok(Page { items, next_cursor })
@@ -202,7 +214,7 @@ impl Streams {
 }
 
 fn asked(act: OperatorAct, letter: &StoredDead, actor: &str, detail: serde_json::Value) -> Asked {
-    let tenant = letter.stream().tenant.clone();
+    let tenant = Some(letter.stream().tenant.clone());
     Asked { act, actor: actor.to_owned(), tenant, object: letter.place.to_string(), detail }
 }
 
@@ -215,7 +227,7 @@ fn refused(id: String, fault: &Fault) -> ServiceError {
 fn place_of(text: &str) -> Option<(StreamKey, u64)> {
     let mut parts = text.splitn(3, '/');
     let from = parts.next()?.parse().ok()?;
-    let tenant = waybill_core::ids::Tenant::new(parts.next()?).ok()?;
+    let tenant = Tenant::new(parts.next()?).ok()?;
     Some((StreamKey { tenant, name: StreamName::new(parts.next()?).ok()? }, from))
 }
 

@@ -32,7 +32,11 @@ impl Streams {
         // Their ids aren't looked up: the numbers tell whether they were imported before.
         let events = self.admit(stream, events, false)?;
         let append = Append { stream: stream.clone(), events };
-        let acted = StreamActed { events: count, first: if head.last == 0 { first } else { rest.first }, last };
+        // What is missing before the first event of all was trimmed: there a cursor is refused, and nothing has to be guessed.
+        let trimmed = if head.last == 0 { skips.first().copied().unwrap_or(0) } else { 0 };
+        let left_out = skips.iter().sum::<u64>().saturating_sub(trimmed);
+        let first_kept = if head.last == 0 { first } else { rest.first };
+        let acted = StreamActed { events: count, first: first_kept, last, left_out };
         if act.is_plan {
             return Ok(acted);
         }
@@ -49,7 +53,7 @@ impl Streams {
             })?;
             Ok(acted)
         };
-        let detail = json!({ "from": first, "to": acted.last, "reason": act.reason });
+        let detail = json!({ "from": first, "to": acted.last, "left_out": left_out, "reason": act.reason });
         self.audited(Asked::of_stream(OperatorAct::Import, act, detail), work, |_| Value::Null).await
     }
 }

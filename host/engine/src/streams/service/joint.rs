@@ -1,13 +1,15 @@
 //! Events that commit with something else of this host's: checked here, appended by the commit that they are in.
 
+use std::collections::BTreeSet;
+
 use waybill_core::error::InputError;
-use waybill_core::ids::EventId;
+use waybill_core::ids::{EventId, ShardId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamError;
-use waybill_core::streams::joint::{JointAppends, JointEvent, SortedEvents, sort};
+use waybill_core::streams::joint::{JointAppend, JointAppends, JointEvent, SortedEvents, sort};
 use waybill_core::streams::limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX};
 
-use super::Streams;
+use super::{StreamHandle, Streams};
 use crate::admission::Admitted;
 
 impl Streams {
@@ -34,14 +36,17 @@ impl Streams {
 
     /// A commit of this process has ended that may have left these on their doorsteps.
     pub(crate) fn joined(&self, appends: &JointAppends) {
-        if appends.is_empty() {
+        self.wake_doors_of(appends.list.iter().map(JointAppend::shard));
+    }
+
+    /// A commit of this process has ended that may have left something on these shards' doorsteps.
+    pub(crate) fn wake_doors_of(&self, shards: impl IntoIterator<Item = ShardId>) {
+        let shards: BTreeSet<ShardId> = shards.into_iter().collect();
+        if shards.is_empty() {
             return;
         }
         self.shared.bell.ring();
-        for append in &appends.list {
-            if let Some(shard) = self.shards.get(usize::from(append.shard().0)) {
-                shard.wake_door();
-            }
-        }
+        let of_this_host = shards.iter().filter_map(|shard| self.shards.get(usize::from(shard.0)));
+        of_this_host.for_each(StreamHandle::wake_door);
     }
 }

@@ -28,19 +28,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::{RelayName, Tenant};
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{
-    AppendRequest, Appended, EventsPage, ImportEvent, RelayDetail, RelayStreamView, RelayView, SeekRequest, StreamAct,
-    StreamActed, StreamDetail, StreamPage, StreamService, StreamStats, StreamSummary, SubscribeRequest, Subscription,
+    AppendRequest, Appended, EventsPage, ImportEvent, RelayDetail, RelayState, RelayStreamView, RelayView, SeekRequest,
+    StreamAct, StreamActed, StreamDetail, StreamPage, StreamService, StreamStats, StreamSummary, SubscribeRequest,
+    Subscription,
 };
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
-use waybill_core::port::transact::AuditEvent;
 use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
@@ -49,12 +48,11 @@ use waybill_core::time::{SteadyClock, UnixMillis};
 
 use super::meter::StreamMeter;
 use super::readers::{Readers, sweep};
-use super::relay::{RelayStates, follow_notes};
+use super::relay::{RelayStates, follow_notes, tell_stops};
 use super::rings::Rings;
 use super::{Shared, StreamHandle, StreamsConfig, follow};
 use crate::admission::Admission;
 use crate::commit::Condition;
-use crate::service;
 use crate::shard::{Context, DoorBell, ShardHandle};
 use trail::OperatorAct;
 
@@ -106,11 +104,11 @@ impl Streams {
             move || sweep(Arc::clone(&shared))
         };
         context.supervisor.run("readers of streams", context.stop.clone(), sweep);
-        if !context.config.exclusive {
+        let notes = {
             let (shared, shards) = (Arc::clone(&self.shared), self.shards.clone());
-            let notes = move || follow_notes(Arc::clone(&shared), shards.clone());
-            context.supervisor.run("pauses of relays", context.stop.clone(), notes);
-        }
+            move || follow_notes(Arc::clone(&shared), shards.clone())
+        };
+        context.supervisor.run("pauses of relays", context.stop.clone(), notes);
     }
 
     /// Goes by other settings; the same ones again change nothing.
@@ -122,6 +120,9 @@ impl Streams {
     /// Sends nothing more, numbers what was taken, and gives the shards back.
     pub async fn drain(&self, timeout: Duration) {
         futures::future::join_all(self.shards.iter().map(|shard| shard.release(timeout))).await;
+        if let Err(error) = tell_stops(&self.shared).await {
+            tracing::warn!(code = error.code().as_str(), %error, "can't note which relays have stopped");
+        }
     }
 
     /// A transaction of this process may have left events on a doorstep.
@@ -147,11 +148,14 @@ impl Streams {
         for plan in &self.shared.settings().relays {
             let state = self.shared.relays.of(&plan.name);
             let overtaken = state.overtaken.load(Ordering::Acquire);
-            if overtaken > 0 {
-                let detail = format!("retention took {overtaken} events before it had sent them");
-                checks.push(check(format!("relay {}", plan.name), CheckStatus::Warn, detail));
-            } else if let Some(reason) = state.reason() {
-                checks.push(check(format!("relay {}", plan.name), CheckStatus::Warn, reason));
+            let lost = (overtaken > 0).then(|| format!("retention took {overtaken} events before it had sent them"));
+            let reason = state.reason().map(|reason| match state.state() {
+                RelayState::Stopped => format!("it has stopped: {reason}"),
+                RelayState::Paused | RelayState::Running => reason,
+            });
+            let found: Vec<String> = lost.into_iter().chain(reason).collect();
+            if !found.is_empty() {
+                checks.push(check(format!("relay {}", plan.name), CheckStatus::Warn, found.join("; ")));
             }
         }
         checks
@@ -180,20 +184,6 @@ impl Streams {
         let missing = || ServiceError::Unavailable(format!("shard {shard} isn't one of this host's"));
         self.shards.get(usize::from(shard.0)).ok_or_else(missing)
     }
-
-    /// Writes to the audit trail what has been done. It ends whether or not anybody waits.
-    async fn audit(&self, kind: &str, actor: &str, tenant: Option<&Tenant>, object: &str, detail: Value) {
-        let event = AuditEvent {
-            at: self.shared.context.clock.now().wall,
-            kind: kind.to_owned(),
-            actor: actor.to_owned(),
-            tenant: tenant.map(ToString::to_string),
-            object: object.to_owned(),
-            detail,
-        };
-        let context = Arc::clone(&self.shared.context);
-        let _ended = tokio::spawn(async move { service::audit(&context, &event).await }).await;
-    }
 }
 
 #[async_trait]
@@ -209,7 +199,7 @@ impl StreamService for Streams {
     async fn read_stream(
         &self,
         stream: &StreamKey,
-        after: Option<u64>,
+        after: Option<&str>,
         limit: u64,
     ) -> Result<StreamPage, ServiceError> {
         self.page_of(stream, after, limit).await
@@ -274,10 +264,11 @@ impl StreamService for Streams {
     async fn overtaken(
         &self,
         name: &RelayName,
+        tenant: Option<&Tenant>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<OvertakenRange>, ServiceError> {
-        self.overtaken_page(name, cursor, limit).await
+        self.overtaken_page(name, tenant, cursor, limit).await
     }
 
     async fn stream_stats(&self) -> Result<StreamStats, ServiceError> {

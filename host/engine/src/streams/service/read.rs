@@ -21,31 +21,34 @@ use waybill_core::streams::records::{StreamHead, StreamRest};
 use waybill_core::streams::rules::Rules;
 
 use super::super::readers::subscription::Reading;
-use super::super::readers::{begin_many, begin_named, read_many, text_of};
+use super::super::readers::{begin_many, begin_named, positions, read_many, text_of};
 use super::Streams;
 
 impl Streams {
     pub(super) async fn page_of(
         &self,
         stream: &StreamKey,
-        after: Option<u64>,
+        after: Option<&str>,
         limit: u64,
     ) -> Result<StreamPage, ServiceError> {
         let limits = self.shared.settings().events.replay.asked(limit);
-        let slice = self.store().stream_slice(stream, after.unwrap_or(0), limits.bytes).await?;
+        let after = after.map(position).transpose()?;
+        let slice = self.store().stream_slice(stream, after.map_or(0, |(seq, _)| seq), limits.bytes).await?;
         let (first, last) = self.kept(stream, &slice)?;
-        // Whoever begins with nothing lacks nothing that was dropped before.
-        let (position, base) = match after {
-            Some(after) => (after, 0),
+        // Whoever begins with nothing lacks nothing that was dropped before; the cursors of its pages say so as long as that matters.
+        let (seq, base) = match after {
+            Some((seq, purged)) => (seq, purged.unwrap_or(0)),
             None => (slice.rest.first.saturating_sub(1), slice.rest.purged),
         };
-        let page = page(&slice, position, base, limits, Rules::default()).map_err(StreamError::Read)?;
-        let events = page.events.into_iter().map(|event| {
-            let purged = (event.seq < base).then_some(base);
-            let cursor = text_of([(event.seq, purged)].into_iter());
-            EventPiece { stream: stream.clone(), seq: event.seq, packed: event.packed, cursor }
+        let page = page(&slice, seq, base, limits, Rules::default()).map_err(StreamError::Read)?;
+        let cursor = |seq: u64| text_of([(seq, (seq < base).then_some(base))].into_iter());
+        let events = page.events.into_iter().map(|event| EventPiece {
+            stream: stream.clone(),
+            seq: event.seq,
+            packed: event.packed,
+            cursor: cursor(event.seq),
         });
-        Ok(StreamPage { events: events.collect(), first, last, upto: page.upto, is_end: page.is_end })
+        Ok(StreamPage { events: events.collect(), first, last, next_after: cursor(page.upto), is_end: page.is_end })
     }
 
     pub(super) async fn page_of_many(
@@ -123,6 +126,12 @@ impl Streams {
         }
         Ok((slice.rest.first, slice.head.last))
     }
+}
+
+/// A cursor of one stream.
+fn position(text: &str) -> Result<(u64, Option<u64>), StreamError> {
+    let read = positions(text, 1).and_then(|read| read.into_iter().next());
+    read.ok_or_else(|| StreamError::Cursor { text: text.to_owned() })
 }
 
 /// Some, not too many, and each once: a cursor has one number for each.

@@ -13,10 +13,11 @@ use waybill_core::port::service::streams::{
 };
 use waybill_core::port::stream_store::ShardOf;
 use waybill_core::streams::owner::StreamOwner;
+use waybill_core::streams::records::RelayWord;
 use waybill_core::streams::settings::RelayPlan;
 
 use super::super::StreamHandle;
-use super::super::relay::{RelayDriver, read_notes};
+use super::super::relay::{RelayDriver, read_notes, tell_stops};
 use super::Streams;
 use super::trail::{Asked, OperatorAct};
 
@@ -131,12 +132,21 @@ impl Streams {
         reason: &str,
     ) -> Result<RelayView, ServiceError> {
         let plan = self.plan_of(name)?;
-        self.store().note_relay(name, is_paused).await?;
-        read_notes(&self.shared).await?;
-        self.shards.iter().for_each(StreamHandle::relay_changed);
-        let kind = if is_paused { "RelayPaused" } else { "RelayResumed" };
-        self.audit(kind, actor, None, name.as_str(), json!({ "reason": reason })).await;
-        Ok(self.view(&plan).await)
+        let (act, word) =
+            if is_paused { (OperatorAct::Pause, RelayWord::Pause) } else { (OperatorAct::Resume, RelayWord::Resume) };
+        let detail = json!({ "reason": reason });
+        let asked = Asked { act, actor: actor.to_owned(), tenant: None, object: name.to_string(), detail };
+        let this = self.clone();
+        let work = async move {
+            // A stop before this word is noted before it, so that a resume is of it.
+            tell_stops(&this.shared).await?;
+            this.store().note_relay(&plan.name, &word).await?;
+            read_notes(&this.shared).await?;
+            this.shards.iter().for_each(StreamHandle::relay_changed);
+            Ok(this.view(&plan).await)
+        };
+        // A relay whose topic can't be used stays stopped: what came of it says so.
+        self.audited(asked, work, |view| json!({ "state": view.state.word() })).await
     }
 
     pub(super) async fn seek(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError> {
@@ -160,7 +170,7 @@ impl Streams {
             "stream": stream.name.as_str(), "from": before.upto, "to": upto,
             "skipped": upto.saturating_sub(before.upto), "reason": reason,
         });
-        let tenant = stream.tenant.clone();
+        let tenant = Some(stream.tenant.clone());
         let asked = Asked { act: OperatorAct::Seek, actor, tenant, object: relay.to_string(), detail };
         let this = self.clone();
         let work = async move {

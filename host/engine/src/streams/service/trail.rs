@@ -16,6 +16,8 @@ pub(super) enum OperatorAct {
     Delete,
     Import,
     Seek,
+    Pause,
+    Resume,
     ReplayDead,
     QuarantineDead,
 }
@@ -28,6 +30,8 @@ impl OperatorAct {
             Self::Delete => ["StreamDeleteRequested", "StreamDeleted", "StreamDeleteFailed"],
             Self::Import => ["StreamImportRequested", "StreamImported", "StreamImportFailed"],
             Self::Seek => ["RelaySeekRequested", "RelaySought", "RelaySeekFailed"],
+            Self::Pause => ["RelayPauseRequested", "RelayPaused", "RelayPauseFailed"],
+            Self::Resume => ["RelayResumeRequested", "RelayResumed", "RelayResumeFailed"],
             Self::ReplayDead => ["TxReplayRequested", "DeadEventReplayed", "DeadEventReplayFailed"],
             Self::QuarantineDead => {
                 ["DeadEventQuarantineRequested", "DeadLetterQuarantined", "DeadEventQuarantineFailed"]
@@ -40,7 +44,8 @@ impl OperatorAct {
 pub(super) struct Asked {
     pub act: OperatorAct,
     pub actor: String,
-    pub tenant: Tenant,
+    /// Whose stream or dead letter it is; none = a relay's of all tenants.
+    pub tenant: Option<Tenant>,
     /// The stream, the relay, or the dead letter.
     pub object: String,
     pub detail: Value,
@@ -52,7 +57,7 @@ impl Asked {
         Self {
             act: kind,
             actor: act.actor.clone(),
-            tenant: act.stream.tenant.clone(),
+            tenant: Some(act.stream.tenant.clone()),
             object: act.stream.name.to_string(),
             detail,
         }
@@ -68,7 +73,7 @@ impl Asked {
             at: streams.shared.context.clock.now().wall,
             kind: kind.to_owned(),
             actor: self.actor.clone(),
-            tenant: Some(self.tenant.to_string()),
+            tenant: self.tenant.as_ref().map(ToString::to_string),
             object: self.object.clone(),
             detail,
         }

@@ -89,7 +89,7 @@ struct Relay {
 #[derive(Deserialize)]
 struct Page {
     items: Vec<Place>,
-    next_after: u64,
+    next_after: String,
     end: bool,
 }
 
@@ -238,11 +238,10 @@ impl Stage {
             ..Evidence::default()
         };
         for node in nodes {
-            let (stream, mut places, mut after) = (node.stream(), Vec::new(), 0_u64);
+            let (stream, mut places, mut after) = (node.stream(), Vec::new(), "0".to_owned());
             loop {
-                let behind = after.to_string();
                 let path = format!("/v1/streams/{stream}/events");
-                let page: Page = api.read(&path, &[("after", &behind), ("limit", PAGE)]).await?;
+                let page: Page = api.read(&path, &[("after", &after), ("limit", PAGE)]).await?;
                 places.extend(page.items);
                 if page.end {
                     break;
