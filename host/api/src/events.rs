@@ -2,6 +2,7 @@
 //! [`EnvelopeJson`](waybill_core::streams::wire::EnvelopeJson)s.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -114,11 +115,17 @@ impl NewEventBody {
     }
 }
 
-/// Stops reading at the bound, and wants one event at least.
+/// Wants one event at least.
 fn events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NewEventBody>, D::Error> {
-    struct EventsVisitor;
-    impl<'de> Visitor<'de> for EventsVisitor {
-        type Value = Vec<NewEventBody>;
+    let events = bounded(deserializer)?;
+    if events.is_empty() { Err(de::Error::custom("there is no event: give one at least")) } else { Ok(events) }
+}
+
+/// Stops reading at the bound of one append.
+pub fn bounded<'de, D: Deserializer<'de>, E: Deserialize<'de>>(deserializer: D) -> Result<Vec<E>, D::Error> {
+    struct EventsVisitor<E>(PhantomData<E>);
+    impl<'de, E: Deserialize<'de>> Visitor<'de> for EventsVisitor<E> {
+        type Value = Vec<E>;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list of events")
         }
@@ -131,13 +138,10 @@ fn events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NewEventBody
                 }
                 events.push(event);
             }
-            if events.is_empty() {
-                return Err(de::Error::custom("there is no event: give one at least"));
-            }
             Ok(events)
         }
     }
-    deserializer.deserialize_seq(EventsVisitor)
+    deserializer.deserialize_seq(EventsVisitor(PhantomData))
 }
 
 /// An event says what happened.

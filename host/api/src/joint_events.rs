@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema, SchemaFormat};
@@ -13,7 +13,7 @@ use waybill_core::error::InputResult;
 use waybill_core::port::service::streams::EventInput;
 use waybill_core::streams::name::StreamName;
 
-use crate::events::{APPEND_EVENTS_MAX, NewEventBody};
+use crate::events::NewEventBody;
 
 /// An event of a transaction: its members stand beside those of [`NewEventBody`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,29 +32,6 @@ impl JointEventBody {
     pub fn into_parts(self) -> InputResult<(StreamName, Option<u64>, EventInput)> {
         Ok((StreamName::new(&self.stream)?, self.expected_seq, self.event.into_input()?))
     }
-}
-
-/// Stops reading at the bound.
-pub fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<JointEventBody>, D::Error> {
-    struct EventsVisitor;
-    impl<'de> Visitor<'de> for EventsVisitor {
-        type Value = Vec<JointEventBody>;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of events")
-        }
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let mut events = Vec::new();
-            while let Some(event) = seq.next_element()? {
-                if events.len() >= APPEND_EVENTS_MAX {
-                    let text = format_args!("there are more than {APPEND_EVENTS_MAX} events: split the request");
-                    return Err(de::Error::custom(text));
-                }
-                events.push(event);
-            }
-            Ok(events)
-        }
-    }
-    deserializer.deserialize_seq(EventsVisitor)
 }
 
 impl<'de> Deserialize<'de> for JointEventBody {

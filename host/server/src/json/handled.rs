@@ -1,7 +1,8 @@
 //! Bodies that aren't requests of the API but speak its language: what a handler's answer leaves behind, and replies to steps.
 
 use serde::Deserialize;
-use waybill_api::joint_events::{self, JointEventBody};
+use waybill_api::events;
+use waybill_api::joint_events::JointEventBody;
 use waybill_core::port::http_handler::{BodyReader, LeftBehind, LeftSignal};
 use waybill_core::port::saga::ReplyFailure;
 use waybill_core::saga::event::StepDirection;
@@ -24,7 +25,7 @@ struct HandledJson {
     messages: Vec<MessageIn>,
     #[serde(default)]
     signals: Vec<SignalJson>,
-    #[serde(default, deserialize_with = "joint_events::bounded")]
+    #[serde(default, deserialize_with = "events::bounded")]
     events: Vec<JointEventBody>,
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use waybill_api::events;
 use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
-use waybill_api::joint_events::{self, JointEventBody};
+use waybill_api::joint_events::JointEventBody;
 use waybill_core::port::saga::RetryMode;
 
 use super::post::Messages;
@@ -92,7 +93,7 @@ pub struct TransactionIn {
     pub statements: Statements,
     #[serde(default)]
     pub messages: Messages,
-    #[serde(default, deserialize_with = "joint_events::bounded")]
+    #[serde(default, deserialize_with = "events::bounded")]
     pub events: Vec<JointEventBody>,
 }
 

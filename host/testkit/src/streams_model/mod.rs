@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    const SEEDS: u64 = 400;
+    const SEEDS: u64 = 600;
 
     fn number(variable: &str) -> Option<u64> {
         std::env::var(variable).ok().and_then(|text| text.parse().ok())

@@ -59,7 +59,7 @@ impl Stats {
             ("lagged", self.lagged, 100),
             ("expired", self.expired, 100),
             ("resumed", self.resumed, 1_000),
-            ("rescans", self.rescans, 20),
+            ("rescans", self.rescans, 50),
             ("repeats", self.repeats, 300),
             ("dead", self.dead, 300),
             ("seeks", self.seeks, 100),

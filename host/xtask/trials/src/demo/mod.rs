@@ -10,6 +10,7 @@ mod insistent;
 mod judge;
 mod nats;
 mod orders;
+mod outcome;
 mod relay;
 mod result;
 mod saga;

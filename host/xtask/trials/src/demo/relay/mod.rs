@@ -24,9 +24,10 @@ use waybill_testkit::{nats, postgres, toolchains};
 use xtask::cargo::Repository;
 
 use super::TERMINATE_WITHIN;
+use super::outcome::Outcome;
 use crate::setup;
 use programs::{Billing, Shop};
-use result::{Bars, Outcome};
+use result::{Bars, outcome};
 use stage::Stage;
 
 const EXAMPLE: &str = "examples/postgres-relay";
@@ -102,7 +103,7 @@ async fn show(arguments: &Arguments, example: &Path, python: &Path, binary: &Pat
     bars.finish();
 
     let evidence = stage.evidence(kills).await?;
-    let outcome = Outcome::of(arguments.orders, &evidence, took);
+    let outcome = outcome(arguments.orders, &evidence, took);
     stage.end(TERMINATE_WITHIN).await?;
     Ok(outcome)
 }

@@ -1,19 +1,17 @@
 //! What one sees: three bars while it runs, a table and the checks at the end.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
 use super::checks::check;
 use super::evidence::Evidence;
 use super::programs::Counts;
-use crate::demo::evidence::Check;
+use crate::demo::outcome::Outcome;
 
 /// Between two lines of progress where there is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -62,50 +60,23 @@ impl Bars {
 }
 
 /// What the demo found.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    rows: Vec<(&'static str, String)>,
-    checks: Vec<Check>,
-}
-
-impl Outcome {
-    pub fn of(orders: u32, evidence: &Evidence, took: Duration) -> Self {
-        let repeated = |path: &str| {
-            let mut calls: BTreeMap<&str, usize> = BTreeMap::new();
-            for call in evidence.report.calls.iter().filter(|call| call.path == path) {
-                *calls.entry(&call.key).or_default() += 1;
-            }
-            calls.values().filter(|count| **count > 1).count()
-        };
-        let kills: Vec<String> = evidence.kills.iter().map(|kill| kill.victim.to_string()).collect();
-        let rows = vec![
-            ("orders placed", orders.to_string()),
-            ("in the stream", evidence.stream.len().to_string()),
-            ("webhooks that came more than once", repeated("/webhook").to_string()),
-            ("messages handled by more than one call", repeated("/handle").to_string()),
-            ("bills", evidence.report.bills.len().to_string()),
-            ("killed", if kills.is_empty() { "nobody".to_owned() } else { kills.join(", ") }),
-            ("time", format!("{:.0} s", took.as_secs_f64())),
-        ];
-        Self { rows, checks: check(orders, evidence) }
-    }
-
-    pub fn passed(&self) -> bool {
-        self.checks.iter().all(|check| check.breaches.is_empty())
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        for (name, value) in &self.rows {
-            table.add_row([name, value.as_str()]);
+pub fn outcome(orders: u32, evidence: &Evidence, took: Duration) -> Outcome {
+    let repeated = |path: &str| {
+        let mut calls: BTreeMap<&str, usize> = BTreeMap::new();
+        for call in evidence.report.calls.iter().filter(|call| call.path == path) {
+            *calls.entry(&call.key).or_default() += 1;
         }
-        if let Some(column) = table.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        writeln!(f, "{table}")?;
-        self.checks.iter().try_for_each(|check| write!(f, "{check}"))
-    }
+        calls.values().filter(|count| **count > 1).count()
+    };
+    let kills: Vec<String> = evidence.kills.iter().map(|kill| kill.victim.to_string()).collect();
+    let rows = vec![
+        ("orders placed", orders.to_string()),
+        ("in the stream", evidence.stream.len().to_string()),
+        ("webhooks that came more than once", repeated("/webhook").to_string()),
+        ("messages handled by more than one call", repeated("/handle").to_string()),
+        ("bills", evidence.report.bills.len().to_string()),
+        ("killed", if kills.is_empty() { "nobody".to_owned() } else { kills.join(", ") }),
+        ("time", format!("{:.0} s", took.as_secs_f64())),
+    ];
+    Outcome { rows, checks: check(orders, evidence) }
 }

@@ -70,7 +70,7 @@ fn clean() -> Evidence {
 
 #[test]
 fn a_clean_run_passes_and_is_counted() {
-    let outcome = Outcome::of(3, &clean(), std::time::Duration::from_secs(60));
+    let outcome = outcome(3, &clean(), std::time::Duration::from_secs(60));
     assert!(outcome.passed(), "{outcome}");
     assert!(outcome.to_string().contains("the host"), "{outcome}");
 }

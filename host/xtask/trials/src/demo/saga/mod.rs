@@ -28,7 +28,7 @@ use super::TERMINATE_WITHIN;
 use crate::setup;
 use drive::Driver;
 use evidence::Evidence;
-use result::{Bars, Outcome};
+use result::{Bars, outcome};
 use shop::Shop;
 
 const EXAMPLE: &str = "examples/order-saga";
@@ -104,7 +104,7 @@ async fn show(launch: &Launch, example: &Path, shop: &Shop, arguments: &Argument
     let sagas = driver.sagas(&orders).await?;
     let (after, log) = (shop.accounts().await?, shop.log().await?);
     let evidence = Evidence { sagas, stuck, before, after, log, killed: arguments.kills > 0 };
-    let outcome = Outcome::of(&orders, &evidence, arguments.kills, took);
+    let outcome = outcome(&orders, &evidence, arguments.kills, took);
     print!("{outcome}");
     Ok(Shown { driver, passed: outcome.passed() })
 }

@@ -1,17 +1,15 @@
 //! What one sees: two bars while it runs, a table and the checks at the end.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
 use super::evidence::{Evidence, check};
 use super::plan::{Order, STEPS};
-use crate::demo::evidence::Check;
+use crate::demo::outcome::Outcome;
 
 /// Between two lines of progress where there is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -60,58 +58,27 @@ impl Bars {
 }
 
 /// What the demo found.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    rows: Vec<(String, String)>,
-    checks: Vec<Check>,
-}
-
-impl Outcome {
-    pub fn of(orders: &[Order], evidence: &Evidence, kills: usize, took: Duration) -> Self {
-        let in_state = |state: &str| evidence.sagas.values().filter(|saga| saga.state == state).count().to_string();
-        let failed = STEPS.iter().enumerate().map(|(place, (name, _))| {
-            let count = orders.iter().filter(|order| order.fails() == Some(place)).count();
-            format!("{count} at {name}")
-        });
-        let asked = evidence.log.len();
-        let changed = evidence.log.iter().filter(|asked| asked.changed > 0).count();
-        let undone = evidence.log.iter().filter(|asked| asked.undo && asked.changed > 0).count();
-        let sold: i64 = evidence.before.shelf.values().sum::<i64>() - evidence.after.shelf.values().sum::<i64>();
-        let row = |name: &str, value: String| (name.to_owned(), value);
-        let rows = vec![
-            row("orders", orders.len().to_string()),
-            row("completed", in_state("completed")),
-            row("cancelled, with what was done undone", in_state("cancelled")),
-            row("  which step failed for good", failed.collect::<Vec<_>>().join(", ")),
-            row("stuck, until an operator retried", evidence.stuck.len().to_string()),
-            row("requests to the shop", format!("{asked}, of which {changed} changed something")),
-            row("  of them undone", undone.to_string()),
-            row("goods sold, parcels, cents", format!("{sold}, {}, {}", evidence.after.parcels, evidence.after.cents)),
-            row("host killed", format!("{kills} times")),
-            row("took", format!("{:.1} s", took.as_secs_f64())),
-        ];
-        Self { rows, checks: check(orders, evidence) }
-    }
-
-    pub fn passed(&self) -> bool {
-        self.checks.iter().all(|check| check.breaches.is_empty())
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        for (name, value) in &self.rows {
-            table.add_row([name, value]);
-        }
-        if let Some(column) = table.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        writeln!(f, "{table}")?;
-        for check in &self.checks {
-            write!(f, "{check}")?;
-        }
-        Ok(())
-    }
+pub fn outcome(orders: &[Order], evidence: &Evidence, kills: usize, took: Duration) -> Outcome {
+    let in_state = |state: &str| evidence.sagas.values().filter(|saga| saga.state == state).count().to_string();
+    let failed = STEPS.iter().enumerate().map(|(place, (name, _))| {
+        let count = orders.iter().filter(|order| order.fails() == Some(place)).count();
+        format!("{count} at {name}")
+    });
+    let asked = evidence.log.len();
+    let changed = evidence.log.iter().filter(|asked| asked.changed > 0).count();
+    let undone = evidence.log.iter().filter(|asked| asked.undo && asked.changed > 0).count();
+    let sold: i64 = evidence.before.shelf.values().sum::<i64>() - evidence.after.shelf.values().sum::<i64>();
+    let rows = vec![
+        ("orders", orders.len().to_string()),
+        ("completed", in_state("completed")),
+        ("cancelled, with what was done undone", in_state("cancelled")),
+        ("  which step failed for good", failed.collect::<Vec<_>>().join(", ")),
+        ("stuck, until an operator retried", evidence.stuck.len().to_string()),
+        ("requests to the shop", format!("{asked}, of which {changed} changed something")),
+        ("  of them undone", undone.to_string()),
+        ("goods sold, parcels, cents", format!("{sold}, {}, {}", evidence.after.parcels, evidence.after.cents)),
+        ("host killed", format!("{kills} times")),
+        ("took", format!("{:.1} s", took.as_secs_f64())),
+    ];
+    Outcome { rows, checks: check(orders, evidence) }
 }

@@ -64,7 +64,7 @@ fn clean(orders: &[Order]) -> Evidence {
 #[test]
 fn a_clean_run_passes_and_is_counted() {
     let orders = orders(40);
-    let outcome = Outcome::of(&orders, &clean(&orders), 1, std::time::Duration::from_secs(2));
+    let outcome = outcome(&orders, &clean(&orders), 1, std::time::Duration::from_secs(2));
     assert!(outcome.passed(), "{outcome}");
     let text = outcome.to_string();
     assert!(text.contains("4 at reserve, 4 at charge") && !text.contains("FAILED"), "{text}");

@@ -26,10 +26,11 @@ use waybill_testkit::process::Launch;
 use xtask::cargo::Repository;
 
 use super::TERMINATE_WITHIN;
+use super::outcome::Outcome;
 use crate::setup;
 use fleet::{Fleet, Node};
 use readers::Readers;
-use result::{Bars, Outcome};
+use result::{Bars, outcome};
 use stage::{RELAY, Stage};
 
 /// How much to show.
@@ -86,7 +87,7 @@ async fn show(arguments: &Arguments, binary: &Path, dir: &Path) -> Result<Outcom
     let evidence = stage.evidence(&nodes, fleet, &readers, kills).await?;
     // Before the host ends: it would wait for those who read.
     drop(readers);
-    let outcome = Outcome::of(events, &evidence, took);
+    let outcome = outcome(events, &evidence, took);
     stage.end(TERMINATE_WITHIN).await?;
     Ok(outcome)
 }

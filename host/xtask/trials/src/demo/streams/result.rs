@@ -1,18 +1,16 @@
 //! What one sees: three bars while it runs, a table and the checks at the end.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
 use super::checks::check;
 use super::evidence::Evidence;
-use crate::demo::evidence::Check;
+use crate::demo::outcome::Outcome;
 
 /// Between two lines of progress where there is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -62,48 +60,21 @@ impl Bars {
 }
 
 /// What the demo found.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    rows: Vec<(&'static str, String)>,
-    checks: Vec<Check>,
-}
-
-impl Outcome {
-    pub fn of(events: u64, evidence: &Evidence, took: Duration) -> Self {
-        let read: usize = evidence.subscribed.iter().map(|reader| reader.account.read.len()).sum();
-        let resumed: usize = evidence.subscribed.iter().map(|reader| reader.account.resumed).sum();
-        let lagged: usize = evidence.subscribed.iter().map(|reader| reader.account.lagged.len()).sum();
-        let ids = evidence.stored.iter().filter_map(|message| message.header("event_id"));
-        let repeated = evidence.stored.len() - ids.collect::<BTreeSet<_>>().len();
-        let kills: Vec<String> = evidence.kills.iter().map(ToString::to_string).collect();
-        let rows = vec![
-            ("events appended", format!("{} to {} streams", evidence.events(), evidence.appended.len())),
-            ("read by subscribers", format!("{read}, by {} of them", evidence.subscribed.len())),
-            ("subscriptions that lagged", lagged.to_string()),
-            ("subscriptions that were resumed", resumed.to_string()),
-            ("in NATS", format!("{}, of which {repeated} repeats", evidence.stored.len())),
-            ("killed", kills.join(", ")),
-            ("time", format!("{:.0} s", took.as_secs_f64())),
-        ];
-        Self { rows, checks: check(events, evidence) }
-    }
-
-    pub fn passed(&self) -> bool {
-        self.checks.iter().all(|check| check.breaches.is_empty())
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY);
-        for (name, value) in &self.rows {
-            table.add_row([name, value.as_str()]);
-        }
-        if let Some(column) = table.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        writeln!(f, "{table}")?;
-        self.checks.iter().try_for_each(|check| write!(f, "{check}"))
-    }
+pub fn outcome(events: u64, evidence: &Evidence, took: Duration) -> Outcome {
+    let read: usize = evidence.subscribed.iter().map(|reader| reader.account.read.len()).sum();
+    let resumed: usize = evidence.subscribed.iter().map(|reader| reader.account.resumed).sum();
+    let lagged: usize = evidence.subscribed.iter().map(|reader| reader.account.lagged.len()).sum();
+    let ids = evidence.stored.iter().filter_map(|message| message.header("event_id"));
+    let repeated = evidence.stored.len() - ids.collect::<BTreeSet<_>>().len();
+    let kills: Vec<String> = evidence.kills.iter().map(ToString::to_string).collect();
+    let rows = vec![
+        ("events appended", format!("{} to {} streams", evidence.events(), evidence.appended.len())),
+        ("read by subscribers", format!("{read}, by {} of them", evidence.subscribed.len())),
+        ("subscriptions that lagged", lagged.to_string()),
+        ("subscriptions that were resumed", resumed.to_string()),
+        ("in NATS", format!("{}, of which {repeated} repeats", evidence.stored.len())),
+        ("killed", kills.join(", ")),
+        ("time", format!("{:.0} s", took.as_secs_f64())),
+    ];
+    Outcome { rows, checks: check(events, evidence) }
 }

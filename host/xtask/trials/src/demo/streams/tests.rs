@@ -66,7 +66,7 @@ fn clean() -> Evidence {
 
 #[test]
 fn a_clean_run_passes_and_is_counted() {
-    let outcome = Outcome::of(EVENTS, &clean(), Duration::from_secs(60));
+    let outcome = outcome(EVENTS, &clean(), Duration::from_secs(60));
     assert!(outcome.passed(), "{outcome}");
     let text = outcome.to_string();
     assert!(text.contains("6 to 2 streams") && text.contains("7, of which 1 repeats"), "{text}");
