@@ -38,7 +38,7 @@ pub(in crate::streams) async fn tell_stops(shared: &Shared) -> Result<(), StoreE
         let state = shared.relays.of(&plan.name);
         let Some(reason) = state.untold() else { continue };
         shared.store.note_relay(&plan.name, &RelayWord::Stop(reason.clone())).await?;
-        state.told(&reason);
+        state.stop_is_noted(&reason);
         let event = AuditEvent {
             at: shared.context.clock.now().wall,
             kind: "RelayStopped".to_owned(),

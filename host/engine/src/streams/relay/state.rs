@@ -87,8 +87,8 @@ impl RelayState {
         self.untold.lock().clone()
     }
 
-    /// The store knows of it.
-    pub fn told(&self, reason: &str) {
+    /// The store knows of a stop with this reason.
+    pub fn stop_is_noted(&self, reason: &str) {
         let mut untold = self.untold.lock();
         if untold.as_deref() == Some(reason) {
             *untold = None;
@@ -185,9 +185,9 @@ mod tests {
         state.stop_everywhere("another".to_owned());
         assert!(states.take_note(&name, note(None, 5)));
         assert_eq!((state.state(), state.untold().as_deref()), (State::Stopped, Some("another")));
-        state.told("a refusal");
+        state.stop_is_noted("a refusal");
         assert_eq!(state.untold().as_deref(), Some("another"), "what was told is older");
-        state.told("another");
+        state.stop_is_noted("another");
         assert_eq!((state.state(), state.untold()), (State::Stopped, None));
         assert!(states.take_note(&name, note(None, 7)));
         assert_eq!(state.state(), State::Running);
