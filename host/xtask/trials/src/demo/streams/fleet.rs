@@ -26,8 +26,9 @@ const TASKS: u64 = 5;
 /// A node's requests have 1 event, then 2, and so on up to this.
 const REQUEST_EVENTS_MAX: u64 = 8;
 const OPS: [&str; 3] = ["CREATE", "STATE_TRANSITION", "UPDATE"];
-/// Bytes of an event's log excerpt: a subscriber that stops reading soon has more in front of it than the system holds.
-const EXCERPT: usize = 1_200;
+/// Bytes of an event's log excerpt: what passes by a subscriber that stops reading is three times what the system holds for it, which is
+/// 4 MiB on the host's side.
+const EXCERPT: usize = 4_800;
 
 /// A node of the fleet.
 #[derive(Clone, Debug)]
