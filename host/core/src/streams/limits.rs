@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Longest name of a stream, in bytes: it is part of the keys of all that is stored.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Longest name of a saga's history, which is part of no key: an id in which each byte is written as `%XX`, behind `saga.`.
+pub const HISTORY_NAME_BYTES_MAX: usize = 5 + 3 * crate::saga::limits::SAGA_ID_BYTES_MAX;
 /// Longest `resource_type`, `resource_id`, `node_uuid`, in bytes: parts of keys and of brokers' routing keys.
 pub const RESOURCE_BYTES_MAX: usize = 255;
 pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 262_144;
@@ -52,6 +54,8 @@ pub const LIVE_BYTES: usize = 4 * 1024 * 1024;
 /// Events of one stream beyond its checkpoint that a relay holds in memory, and the bytes of those of all streams of a shard.
 pub const RELAY_WINDOW_EVENTS: usize = 4_096;
 pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
+/// Streams of a shard whose events a relay gave up for others, as they can't be sent for now.
+pub const RELAY_PARKED_MAX: usize = 10_000;
 /// Default of `relay.max_inflight`, in events, a relay and host.
 pub const RELAY_INFLIGHT_DEFAULT: usize = 64;
 

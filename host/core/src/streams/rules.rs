@@ -61,11 +61,15 @@ pub enum Rule {
     AgainFromEnd,
     /// An event is published when its commit is known to be in.
     PublishAfterCommit,
+    /// What a relay has in memory of all streams has a bound.
+    WindowsHaveRoom,
+    /// Streams of which nothing can be sent leave their room to those that wait for it.
+    BlockedMakeRoom,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::ExactWritesHead,
         Self::HeadsAreChecked,
         Self::KeyedByLast,
@@ -95,6 +99,8 @@ impl Rule {
         Self::MarkWaitsForTrimmed,
         Self::CompareGone,
         Self::AgainFromEnd,
+        Self::WindowsHaveRoom,
+        Self::BlockedMakeRoom,
     ];
 }
 

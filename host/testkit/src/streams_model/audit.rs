@@ -36,7 +36,7 @@ impl World {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        let is_quiet = self.clients.is_empty() && self.late.is_empty() && self.broker.is_quiet();
+        let is_quiet = self.clients.is_empty() && self.late.is_empty() && self.broker.is_quiet(self.setup.blocked);
         is_quiet
             && self.ledger.events.iter().all(|event| event.acknowledged.is_none() || event.seq.is_some())
             && self.named.iter().all(|reader| self.is_at_end(reader))
@@ -55,7 +55,7 @@ impl World {
 
     /// An event that the broker should have and hasn't.
     fn unrelayed(&self) -> Option<(usize, u64)> {
-        for stream in 0..STREAMS {
+        for stream in (0..STREAMS).filter(|stream| Some(*stream) != self.setup.blocked) {
             let key = self.setup.stream(stream);
             let generation = self.store.read(|tables| tables.streams.checkpoint(&self.setup.relay, key).generation);
             let began = self.ledger.began.get(&(stream, generation)).copied().unwrap_or(0);

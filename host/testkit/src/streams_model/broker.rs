@@ -66,8 +66,9 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    pub fn is_quiet(&self) -> bool {
-        self.sent.is_empty()
+    /// Nothing is on its way, but of the stream that it never takes anything of.
+    pub fn is_quiet(&self, blocked: Option<usize>) -> bool {
+        self.sent.iter().all(|sent| Some(sent.stream) == blocked)
     }
 }
 

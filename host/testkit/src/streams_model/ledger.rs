@@ -3,8 +3,8 @@
 //! First words of violations: GAP, TWICE, REUSED (numbers are 1, 2, 3, ... in commit order, each for one event); LOST, ANSWER (what was
 //! acknowledged is numbered, and as was told); ORDER (a plain append that began after another's acknowledgement gets the higher number);
 //! EXACT (an exact append is aborted only if the head moved); FENCED; COVER (chunks cover a stream without a hole); COMPACTION, HOLD (what
-//! stays); CHECKPOINT, NEEDLESS (a checkpoint counts only what the broker acknowledged under it); KEY, BROKER; and of readers MISSED, REPEAT,
-//! PHANTOM, STATE, STUCK, EXPIRED.
+//! stays); ROOM (what a relay has in memory is bounded); CHECKPOINT, NEEDLESS (a checkpoint counts only what the broker acknowledged under
+//! it); KEY, BROKER; and of readers MISSED, REPEAT, PHANTOM, STATE, STUCK, EXPIRED.
 
 use std::collections::{BTreeMap, BTreeSet};
 

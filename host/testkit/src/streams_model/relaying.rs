@@ -70,11 +70,19 @@ impl World {
     }
 
     fn read_windows(&mut self, host: usize, shard: usize) {
-        let (name, holds) = (self.setup.relay.clone(), self.setup.holds);
+        let (name, holds, now) = (self.setup.relay.clone(), self.setup.holds, self.clock().mono);
         let count = 1 + self.rng.index(2);
         let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
         let Some(relay) = life.owner.relays_mut().get_mut(&name) else { return };
-        for (key, after) in relay.windows_wanted(count, |_| false) {
+        let wanted = relay.windows_wanted(count, now, |_| false);
+        let held = relay.window_bytes();
+        if let Some((room, read)) = self.setup.room.filter(|_| !wanted.is_empty())
+            && held > 0
+            && held + read > room
+        {
+            self.ledger.violation(format!("ROOM a relay with {held} bytes in memory reads more than {room}"));
+        }
+        for (key, after) in wanted {
             let read = self.store.read(|tables| tables.streams.relay_slice(&name, &key, after, 0));
             let Some(overtaken) = relay.take_window(&key, &read) else { continue };
             if holds {
@@ -109,7 +117,8 @@ impl World {
         let now = self.now;
         let lands = now + 1 + if self.rng.one_in(8) { self.rng.below(90) } else { self.rng.below(5) };
         let answers = lands + 1 + self.rng.below(6);
-        let fate = self.rng.below(20);
+        // It is lost, whatever the dice say.
+        let fate = if self.setup.blocked == Some(stream) { 1 } else { self.rng.below(20) };
         self.broker.sent.push(Sent::new(host, token, stream, send, resource, lands, answers, fate));
     }
 }

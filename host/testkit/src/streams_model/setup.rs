@@ -36,6 +36,10 @@ pub(super) struct Setup {
     pub keep: [Option<u64>; STREAMS],
     pub streams: Vec<StreamKey>,
     pub relay: RelayName,
+    /// Bytes of the relay's windows, and those of one read; none = there is always room.
+    pub room: Option<(usize, usize)>,
+    /// The stream that the broker never takes anything of.
+    pub blocked: Option<usize>,
 }
 
 impl Setup {
@@ -47,7 +51,9 @@ impl Setup {
         }
         let hosts = 1 + rng.index(3);
         let streams = (0..STREAMS).map(stream_of).collect();
-        Self { hosts, rules, holds, keep, streams, relay: RelayName::new("out").unwrap() }
+        let room = rng.percent(50).then_some((200, 100));
+        let blocked = rng.percent(30).then(|| rng.index(STREAMS));
+        Self { hosts, rules, holds, keep, streams, relay: RelayName::new("out").unwrap(), room, blocked }
     }
 
     pub fn stream(&self, number: usize) -> &StreamKey {
@@ -68,12 +74,16 @@ impl Setup {
     }
 
     pub fn relays(&self, record: &StreamShardRecord) -> Relays {
+        let settings = RelaySettings::new(self.relay.clone(), StreamPattern::parse("**").unwrap());
+        let (window_bytes, read_bytes) = self.room.unwrap_or((settings.window_bytes, settings.read_bytes));
         let settings = RelaySettings {
             holds: self.holds,
             in_flight_max: 3,
             window_events: 5,
+            window_bytes,
+            read_bytes,
             rules: self.rules,
-            ..RelaySettings::new(self.relay.clone(), StreamPattern::parse("**").unwrap())
+            ..settings
         };
         Relays::new(vec![Relay::new(settings, record)])
     }

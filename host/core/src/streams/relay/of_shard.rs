@@ -28,6 +28,10 @@ pub struct RelaySettings {
     /// Bounds of one stream's window, in events beyond its checkpoint, and of all of them in bytes.
     pub window_events: usize,
     pub window_bytes: usize,
+    /// What one read brings, but for a chunk that has more by itself.
+    pub read_bytes: usize,
+    /// Most streams that gave their room up.
+    pub parked_max: usize,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
 }
@@ -44,6 +48,8 @@ impl RelaySettings {
             in_flight_max: limits::RELAY_INFLIGHT_DEFAULT,
             window_events: limits::RELAY_WINDOW_EVENTS,
             window_bytes: limits::RELAY_WINDOW_BYTES,
+            read_bytes: limits::UPKEEP_BYTES_MAX,
+            parked_max: limits::RELAY_PARKED_MAX,
             rules: Rules::default(),
         }
     }
@@ -70,16 +76,16 @@ pub enum FeedTaken {
 /// A relay of a shard's streams.
 #[derive(Debug)]
 pub struct Relay {
-    settings: RelaySettings,
+    pub(super) settings: RelaySettings,
     place: Place,
     /// Events that the feed names up to here are left out, but in streams where an operator has sought.
     start: u64,
-    work: Work,
-    windows: BTreeMap<StreamKey, Window>,
+    pub(super) work: Work,
+    pub(super) windows: BTreeMap<StreamKey, Window>,
     /// The stream that was served last: they take turns.
     served: Option<StreamKey>,
     /// The stream that was read last: those behind it are read next, so that none waits for as long as others have something new.
-    read: Option<StreamKey>,
+    pub(super) read: Option<StreamKey>,
     /// Events that retention took before it had them.
     overtaken: u64,
 }
@@ -188,45 +194,6 @@ impl Relay {
             Some(last) => *behind = Some(last.clone()),
             None => self.place = Place::Feed(*then),
         }
-    }
-
-    /// Streams to read, with the number to read after: at most `count`, but for those that `is_left` says to leave for now. They are read as
-    /// far as there is room for all of them together: with nothing in memory there is always room for one.
-    pub fn windows_wanted(&self, count: usize, is_left: impl Fn(&StreamKey) -> bool) -> Vec<(StreamKey, u64)> {
-        let mut bytes = self.windows.values().map(Window::bytes).sum::<usize>();
-        let mut wanted = Vec::new();
-        for (stream, behind) in self.work.behind(self.read.as_ref()) {
-            let window = self.windows.get(stream);
-            // What is in memory of a stream mustn't keep the others out: it has more only while half of the room is free.
-            let is_loaded = window.is_some_and(|window| window.bytes() > 0);
-            let room = if is_loaded { self.settings.window_bytes / 2 } else { self.settings.window_bytes };
-            let after = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
-            if wanted.len() >= count || (after > self.settings.window_bytes && bytes > 0) {
-                break;
-            }
-            if (after <= room || bytes == 0)
-                && let Some(from) = self.wanted_from(window, behind.named_to)
-                && !is_left(stream)
-            {
-                wanted.push((stream.clone(), from));
-                bytes = after;
-            }
-        }
-        wanted
-    }
-
-    /// Whether a stream is still to be read after this number, as it was before it was read: the look brought nothing.
-    pub fn still_wants(&self, stream: &StreamKey, after: u64) -> bool {
-        let named_to = self.work.get(stream).map(|behind| behind.named_to);
-        named_to.is_some_and(|named_to| self.wanted_from(self.windows.get(stream), named_to) == Some(after))
-    }
-
-    /// After which number a stream is to be read, as far as it alone is concerned; none = not now.
-    fn wanted_from(&self, window: Option<&Window>, named_to: u64) -> Option<u64> {
-        let Some(window) = window else { return Some(0) };
-        let is_unread = window.is_fresh() || window.covered() < named_to;
-        let is_full = window.is_full(self.settings.window_events);
-        (is_unread && !is_full && !window.is_seeking()).then(|| window.covered())
     }
 
     /// Takes what was read of a stream. Answers what retention took before the relay had it.
