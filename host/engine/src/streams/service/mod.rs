@@ -10,6 +10,7 @@
 //! | `operate` | purging and deleting |
 //! | `dead` | dead letters, and what relays never had |
 //! | `relays` | relays shown, paused, sought |
+//! | `stats` | how streams do at this host |
 //! | `trail` | what operators do, in the audit trail |
 
 mod append;
@@ -19,6 +20,7 @@ mod joint;
 mod operate;
 mod read;
 mod relays;
+mod stats;
 mod trail;
 
 use std::sync::Arc;
@@ -272,23 +274,6 @@ impl StreamService for Streams {
     }
 
     async fn stream_stats(&self) -> Result<StreamStats, ServiceError> {
-        let (shared, settings) = (&self.shared, self.shared.settings());
-        let (rings, ring_bytes) = shared.rings.size();
-        let overtaken =
-            settings.relays.iter().map(|plan| shared.relays.of(&plan.name).overtaken.load(Ordering::Acquire));
-        let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
-        Ok(StreamStats {
-            appended: count(&shared.meter.appended_count),
-            waiting: count(&shared.meter.waiting_count),
-            readers: shared.readers.count() as u64,
-            readers_max: settings.events.subscriptions_max as u64,
-            lagged: count(&shared.meter.lagged_count),
-            rings: rings as u64,
-            ring_bytes: ring_bytes as u64,
-            replay_bytes: shared.readers.replay_bytes() as u64,
-            trimmed: count(&shared.meter.trimmed_count),
-            compacted: count(&shared.meter.compacted_count),
-            overtaken: overtaken.sum(),
-        })
+        Ok(self.stats())
     }
 }
