@@ -146,6 +146,29 @@ async fn streams_are_listed_and_shown() {
 }
 
 #[tokio::test]
+async fn how_streams_do_is_counted_of_a_tenant_and_told_of_the_host_to_who_sees_all() {
+    let tokens = vec![
+        token("all", &["*"], &[Role::Viewer]),
+        token("acme", &["acme"], &[Role::Viewer]),
+        of_streams("reader", &["acme"], &["read:task"]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let all = api.send(by("all", get("/v1/events/stats"))).await.json();
+    let of_tenant = ["tenant", "streams", "more", "events", "bytes"].map(|name| all[name].clone());
+    assert_eq!(of_tenant, [json!("default"), json!(4), json!(false), json!(12), json!(3_600)]);
+    let of_host = ["readers", "door_rows", "door_age_ms"].map(|name| all["host"][name].clone());
+    assert_eq!(of_host, [json!(7), json!(3), json!(5_000)]);
+    let calls = api.streams().calls();
+    assert_eq!(calls[0], r#"streams default "" None 1000"#);
+    assert_eq!(calls[1], r#"streams default "" Some("task") 1000"#, "the count goes on behind a page");
+    let acme = api.send(by("acme", get("/v1/events/stats"))).await.json();
+    assert_eq!((&acme["tenant"], &acme["host"]), (&json!("acme"), &json!(null)));
+    let other = api.send(by("acme", get("/v1/events/stats?tenant=other"))).await;
+    assert_eq!(other.problem(), (403, "AUTH.TENANT".into()));
+    assert_eq!(api.send(by("reader", get("/v1/events/stats"))).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
 async fn an_operator_sees_what_would_go_before_it_goes() {
     let api = Api::open().await;
     let plan = api.post("/v1/streams/task/purge", r#"{"before":5,"dry_run":true,"reason":"old"}"#).await.json();
