@@ -88,6 +88,8 @@ pub const STREAM: &str = "stream";
 pub const STREAM_REST: &str = "stream_rest";
 /// Chunks of events: `[tenant, stream, last]`.
 pub const EVENT: &str = "event";
+/// Payloads that lie beside their chunks: `[tenant, stream, seq]`.
+pub const EVENT_BLOB: &str = "event_blob";
 /// The doorstep of streams: `[shard, nanos, ordinal, ulid]`.
 pub const STREAM_DOOR: &str = "stream_door";
 /// Who numbers the streams of a shard, and where its feed ends: `shard`.
@@ -122,7 +124,7 @@ pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 58] = [
+pub const OWN: [&str; 59] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -164,6 +166,7 @@ pub const OWN: [&str; 58] = [
     STREAM,
     STREAM_REST,
     EVENT,
+    EVENT_BLOB,
     STREAM_DOOR,
     STREAM_SHARD,
     STREAM_FEED,

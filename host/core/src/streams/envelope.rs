@@ -31,7 +31,7 @@ const PAYLOAD: u32 = 14;
 const PAYLOAD_BYTES: u32 = 15;
 const TENANT: u32 = 16;
 const RESUME_TOKEN: u32 = 17;
-/// Stored only: where a large payload lies.
+/// Stored only: what is known of a payload that lies beside its chunk.
 const BLOB: u32 = 1_000;
 
 /// Why a stored envelope can't be read.
@@ -45,7 +45,8 @@ pub enum EnvelopeError {
 
 /// An envelope as it is stored.
 pub fn pack(event: &Event) -> Vec<u8> {
-    let mut out = Vec::with_capacity(160 + event.body.len());
+    let payload = if matches!(event.body, Body::Blob { .. }) { 0 } else { event.body.len() };
+    let mut out = Vec::with_capacity(160 + payload);
     put_text(&mut out, EVENT_ID, event.id.as_str());
     put_number(&mut out, TS_MS, event.ts.0);
     pack_content(event, &mut |bytes| out.extend_from_slice(bytes));
@@ -74,9 +75,9 @@ pub(super) fn pack_content(event: &Event, take: &mut impl FnMut(&[u8])) {
         Body::None => {}
         Body::Any { type_url, value } => put_bytes(&mut out, PAYLOAD, &any(type_url, value)),
         Body::Bytes(bytes) => put_bytes(&mut out, PAYLOAD_BYTES, bytes),
-        Body::Blob { blob, bytes, type_url } => {
+        Body::Blob { bytes, crc, type_url } => {
             let mut place = Vec::new();
-            put_text(&mut place, 1, blob);
+            put_number(&mut place, 1, u64::from(*crc));
             put_number(&mut place, 2, u64::from(*bytes));
             if let Some(type_url) = type_url {
                 put_bytes(&mut place, 3, type_url.as_bytes());
@@ -209,16 +210,16 @@ fn pair(bytes: &[u8]) -> Result<(String, String), ProtoError> {
 }
 
 fn blob(bytes: &[u8]) -> Result<Body, ProtoError> {
-    let (mut blob, mut length, mut type_url) = (String::new(), 0, None);
+    let (mut crc, mut length, mut type_url) = (0, 0, None);
     for field in Fields(bytes) {
         match field? {
-            (1, value) => blob = value.text(1)?.to_owned(),
+            (1, value) => crc = u32::try_from(value.number(1)?).unwrap_or(u32::MAX),
             (2, value) => length = u32::try_from(value.number(2)?).unwrap_or(u32::MAX),
             (3, value) => type_url = Some(value.text(3)?.to_owned()),
             _ => {}
         }
     }
-    Ok(Body::Blob { blob, bytes: length, type_url })
+    Ok(Body::Blob { bytes: length, crc, type_url })
 }
 
 #[cfg(test)]
@@ -244,8 +245,8 @@ mod tests {
             Body::None,
             Body::Bytes(Bytes::new()),
             Body::Any { type_url: "type.googleapis.com/x".into(), value: Bytes::from_static(&[0, 255]) },
-            Body::Blob { blob: "b-1".into(), bytes: 70_000, type_url: None },
-            Body::Blob { blob: "b-1".into(), bytes: 70_000, type_url: Some(String::new()) },
+            Body::Blob { bytes: 70_000, crc: u32::MAX, type_url: None },
+            Body::Blob { bytes: 70_000, crc: 0, type_url: Some(String::new()) },
         ];
         for body in bodies {
             for op in [Op::DELETE, Op(77), Op(-3)] {

@@ -53,11 +53,12 @@ pub enum Body {
     },
     /// Bytes whose kind is in `content_type`.
     Bytes(Bytes),
-    /// Kept in the blob table, because it is larger than [`crate::limits::INLINE_PAYLOAD_BYTES_MAX`]. Never on the wire: who replays it
-    /// puts the bytes back.
+    /// Kept beside its chunk under the event's number ([`super::blob`]), because it is larger than
+    /// [`crate::limits::INLINE_PAYLOAD_BYTES_MAX`]. Never on the wire: who reads it puts the bytes back.
     Blob {
-        blob: String,
         bytes: u32,
+        /// Checksum of these bytes: the chunk's own says nothing of what lies elsewhere.
+        crc: u32,
         /// Of an `Any`; none for plain bytes.
         type_url: Option<String>,
     },

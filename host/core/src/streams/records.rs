@@ -226,6 +226,16 @@ pub enum StreamWrite {
         stream: StreamKey,
         key: u64,
     },
+    /// The payload of an event, beside its chunk ([`super::blob`]).
+    PutBlob {
+        stream: StreamKey,
+        seq: u64,
+        payload: bytes::Bytes,
+    },
+    DeleteBlob {
+        stream: StreamKey,
+        seq: u64,
+    },
     /// Puts an id that isn't there; where it is, nothing of the commit is written ([`crate::port::store::StoreError::Exists`]).
     CreateId {
         id: EventIdKey,
@@ -284,7 +294,8 @@ impl StreamWrite {
     /// Bytes it is counted with against a commit's bound.
     pub fn weight(&self) -> usize {
         match self {
-            Self::PutChunk { chunk, .. } => chunk.bytes() + 24 * chunk.events.len() + 128,
+            Self::PutChunk { chunk, .. } => chunk.packed_bytes() + 24 * chunk.events.len() + 128,
+            Self::PutBlob { payload, .. } => payload.len() + 128,
             Self::PutDead(dead) => match dead.as_ref() {
                 StreamDead::Door { event, .. } => event.packed.len() + 256,
                 StreamDead::Relay { packed, .. } => packed.len() + 256,

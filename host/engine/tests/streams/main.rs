@@ -8,6 +8,7 @@ mod dead;
 mod idle;
 mod joint;
 mod lagged;
+mod large;
 mod many;
 mod meter;
 mod owners;

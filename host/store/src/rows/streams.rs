@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use waybill_core::ids::{EventId, Tenant};
 use waybill_core::outbox::records::{DeadState, Malformed};
 use waybill_core::port::store::StoreError;
@@ -69,6 +70,11 @@ pub fn rest(key: &RecordIdKey, fields: &Object) -> Result<StreamRest, StoreError
 
 pub fn of_chunk(chunk: &Chunk) -> Object {
     object([("data", bytes(chunk.pack()))])
+}
+
+/// Of a payload that lies beside its chunk.
+pub fn of_blob(payload: &Bytes) -> Object {
+    object([("data", bytes(payload.clone()))])
 }
 
 /// A chunk, or why it can't be decoded: then it stays where it is, for readers are to hear of it at its range.

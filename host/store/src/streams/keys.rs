@@ -70,6 +70,11 @@ pub fn chunk_key(stream: &StreamKey, last: u64) -> RecordIdKey {
     key([text(stream.tenant.as_str()), text(stream.name.as_str()), number(last)])
 }
 
+/// `[tenant, stream, seq]`, of a payload that lies beside its chunk.
+pub fn blob_key(stream: &StreamKey, seq: u64) -> RecordIdKey {
+    chunk_key(stream, seq)
+}
+
 /// The last number in a [`chunk_key`].
 pub fn chunk_last(of: &RecordIdKey) -> Option<u64> {
     (parts(of).len() == 3).then(|| part(of, 2)).flatten()

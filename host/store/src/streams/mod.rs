@@ -10,6 +10,7 @@
 //! | `shard` | the shard record, and another one in its place when it can't be read |
 //! | `heads` | where a stream stands |
 //! | `chunks` | its events |
+//! | `blobs` | their large payloads |
 //! | `ids` | the index of events' ids |
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
@@ -23,6 +24,7 @@
 //! Each read is of one snapshot, each write one commit. A chunk that can't be read stays where it is: who reads on through it gets an error at
 //! its range. Of everything else what can't be read goes to quarantine.
 
+mod blobs;
 mod changes;
 mod chunks;
 mod commit;

@@ -66,6 +66,8 @@ pub struct StreamTables {
     pub rests: BTreeMap<StreamKey, StreamRest>,
     /// Chunks as they come back from their bytes.
     pub chunks: BTreeMap<(StreamKey, u64), Result<Arc<Chunk>, String>>,
+    /// Payloads beside them, by the numbers of their events.
+    pub blobs: BTreeMap<(StreamKey, u64), Bytes>,
     pub door: BTreeMap<(ShardId, DoorKey), Result<DoorContent, Malformed>>,
     pub feed: BTreeMap<(ShardId, u64), FeedRecord>,
     pub ids: BTreeMap<EventIdKey, EventIdRecord>,
@@ -224,6 +226,10 @@ impl StreamTables {
                 self.chunks.insert((stream.clone(), *key), stored);
             }
             StreamWrite::DeleteChunk { stream, key } => drop(self.chunks.remove(&(stream.clone(), *key))),
+            StreamWrite::PutBlob { stream, seq, payload } => {
+                self.blobs.insert((stream.clone(), *seq), payload.clone());
+            }
+            StreamWrite::DeleteBlob { stream, seq } => drop(self.blobs.remove(&(stream.clone(), *seq))),
             StreamWrite::CreateId { id, record } => drop(self.ids.insert(id.clone(), record.clone())),
             StreamWrite::PutFeed(record) => drop(self.feed.insert((shard, record.pos), record.clone())),
             StreamWrite::TrimFeed(pos) => self.feed.retain(|(of, at), _| *of != shard || at > pos),
@@ -335,6 +341,11 @@ impl StreamTables {
     }
 
     pub fn slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
+        self.with_payloads(stream, after, bytes_max, self.bare_slice(stream, after, bytes_max))
+    }
+
+    /// For upkeep, which moves no payload.
+    fn bare_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
         let (chunks, is_all) = within(self.chunks_after(stream, after), bytes_max);
         StreamSlice { head: self.head(stream), rest: self.rest(stream), chunks, is_all }
     }
@@ -346,7 +357,8 @@ impl StreamTables {
             // One chunk more than what reaches the range's end: nothing says that one ends there.
             let mut covered = false;
             let chunks = chunks.take_while(|chunk| !std::mem::replace(&mut covered, chunk.last >= part.to));
-            (self.rest(&part.stream), chunks.collect())
+            let chunks = self.put_back(&part.stream, chunks.collect(), (part.from, part.to), usize::MAX);
+            (self.rest(&part.stream), chunks)
         });
         let parts = parts.collect();
         Some(FeedSlice { record, parts })
@@ -668,7 +680,7 @@ impl StreamStore for MemoryStore {
         self.check()?;
         Ok(self.read(|tables| {
             let checkpoints = relays.iter().map(|relay| tables.streams.checkpoint(relay, stream)).collect();
-            (tables.streams.slice(stream, after, bytes_max), checkpoints)
+            (tables.streams.bare_slice(stream, after, bytes_max), checkpoints)
         }))
     }
 }

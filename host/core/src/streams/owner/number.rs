@@ -10,6 +10,7 @@ use super::heads::Known;
 use super::rows::{Source, Work};
 use crate::outbox::records::DoorKey;
 use crate::port::stream_store::PassFound;
+use crate::streams::blob;
 use crate::streams::chunk::{Chunk, StoredChunk, StoredEvent};
 use crate::streams::envelope::EventHead;
 use crate::streams::event::NewEvent;
@@ -144,8 +145,10 @@ impl StreamOwner {
         draft.write(StreamWrite::PutHead { stream: stream.clone(), head: known.head });
         let (key, chunk) = (chunk_key(&chunk, self.config.rules), Arc::new(chunk));
         self.index(stream, known, &chunk, draft);
-        draft.name(stream, from + 1, chunk.last, Some(Arc::clone(&chunk)));
-        draft.write(StreamWrite::PutChunk { stream: stream.clone(), key, chunk });
+        for write in blob::put_chunk(stream, key, &chunk) {
+            draft.write(write);
+        }
+        draft.name(stream, from + 1, chunk.last, Some(chunk));
     }
 
     fn number_row(&mut self, key: &DoorKey, append: &Append, chunk: &mut Chunk, found: &PassFound, draft: &mut Draft) {
@@ -211,7 +214,7 @@ impl StreamOwner {
     fn push(&self, stream: &StreamKey, event: &NewEvent, chunk: &mut Chunk, draft: &mut Draft) -> u64 {
         chunk.last += 1;
         chunk.total += event.packed.len() as u64;
-        chunk.events.push(StoredEvent { seq: chunk.last, pos: draft.pos, packed: event.packed.clone() });
+        chunk.events.push(StoredEvent { seq: chunk.last, pos: draft.pos, packed: event.packed.clone(), apart: 0 });
         if event.is_indexed && self.is_rule_kept(Rule::CompareIds) {
             let record = EventIdRecord { stream: stream.clone(), seq: chunk.last, digest: event.digest, at: draft.at };
             draft.ids.insert(id_key(stream, event), record.clone());

@@ -20,7 +20,7 @@ fn stored(first: u64, resources: &str) -> RelaySlice {
     let last = first + resources.len() as u64 - 1;
     let events = resources.chars().zip(first..).map(|(resource, seq)| {
         let event = Event { resource_id: resource.to_string(), ..event(&format!("e{seq}")) };
-        StoredEvent { seq, pos: seq, packed: envelope::pack(&event).into() }
+        StoredEvent { seq, pos: seq, packed: envelope::pack(&event).into(), apart: 0 }
     });
     let chunk = Chunk { from: first - 1, last, total: 0, at: UnixMillis(0), events: events.collect() };
     let chunks = vec![StoredChunk { last, chunk: Ok(Arc::new(chunk)) }];
@@ -88,6 +88,21 @@ fn commit(relays: &mut Relays) -> (Option<(u64, Vec<u64>)>, u64) {
     let (flight, _, checkpoint, mark) = drafted(relays);
     relays.applied(flight);
     (checkpoint, mark)
+}
+
+#[test]
+fn a_window_ends_before_an_event_whose_payload_was_not_read_and_goes_on_with_it() {
+    let whole = stored(1, "abc");
+    let mut read = whole.clone();
+    let stored = &mut read.slice.chunks[0];
+    let mut chunk = stored.chunk.clone().unwrap().as_ref().clone();
+    chunk.events[1].apart = 70_000;
+    stored.chunk = Ok(Arc::new(chunk));
+    let mut relays = relay(&read);
+    assert_eq!(sent(&mut relays), [1]);
+    assert_eq!(one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false), [(stream("a"), 1)]);
+    one(&mut relays).take_window(&stream("a"), &whole);
+    assert_eq!(sent(&mut relays), [2, 3]);
 }
 
 #[test]

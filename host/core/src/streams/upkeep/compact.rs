@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Act, Compaction, UpkeepView, is_older};
+use crate::streams::blob;
 use crate::streams::chunk::{Chunk, StoredEvent};
 use crate::streams::envelope::EventHead;
 use crate::streams::event::Op;
@@ -38,6 +39,8 @@ pub fn compact(
         }
         let kept = if chunk.last > end { chunk.events.clone() } else { pass.kept(chunk, &mut rest) };
         gone += (chunk.events.len() - kept.len()) as u64;
+        let is_kept = |seq: u64| kept.binary_search_by_key(&seq, |event| event.seq).is_ok();
+        writes.extend(blob::delete_of(&view.stream, chunk.events.iter().filter(|event| !is_kept(event.seq))));
         let key = chunk_key(chunk, rules);
         if kept.is_empty() && Some(chunk.last) != newest {
             carried = Some(from);

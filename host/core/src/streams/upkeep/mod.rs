@@ -126,7 +126,7 @@ mod fixtures {
     pub fn stored(seq: u64, resource: &str) -> StoredEvent {
         let op = if resource.chars().all(char::is_uppercase) { Op::DELETE } else { Op::UPDATE };
         let event = Event { resource_id: resource.to_lowercase(), op, ..event(&format!("e{seq}")) };
-        StoredEvent { seq, pos: seq * 10, packed: envelope::pack(&event).into() }
+        StoredEvent { seq, pos: seq * 10, packed: envelope::pack(&event).into(), apart: 0 }
     }
 
     /// Chunks of resources, one after another from number 1 on.

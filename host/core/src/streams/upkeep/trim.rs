@@ -1,6 +1,7 @@
 //! Retention: whole chunks leave from the front. At least the limit stays, and at most one chunk more.
 
 use super::{Act, Retention, UpkeepView, is_older};
+use crate::streams::blob;
 use crate::streams::chunk::Chunk;
 use crate::streams::exact::chunk_key;
 use crate::streams::records::StreamWrite;
@@ -24,6 +25,7 @@ pub fn trim(view: &UpkeepView, retention: &Retention, now: UnixMillis, rules: Ru
         rest.first = chunk.last + 1;
         rest.gone = chunk.events.iter().map(|event| event.pos).fold(rest.gone, u64::max);
         events += chunk.events.len() as u64;
+        writes.extend(blob::delete_of(&view.stream, &chunk.events));
         writes.push(StreamWrite::DeleteChunk { stream: view.stream.clone(), key: chunk_key(chunk, rules) });
     }
     if rest.first <= view.rest.first {

@@ -20,7 +20,7 @@ const NOW: UnixMillis = UnixMillis(1_000_000);
 fn chunk(from: u64, resources: &[&str]) -> Chunk {
     let events = (from + 1..).zip(resources).map(|(seq, id)| {
         let event = Event { resource_id: (*id).to_owned(), ..event(&format!("e{seq}")) };
-        StoredEvent { seq, pos: 1, packed: admitted(event, false).packed }
+        StoredEvent { seq, pos: 1, packed: admitted(event, false).packed, apart: 0 }
     });
     let events: Vec<StoredEvent> = events.collect();
     Chunk { from, last: from + events.len() as u64, total: 1, at: UnixMillis(1), events }

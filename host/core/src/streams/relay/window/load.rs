@@ -16,7 +16,7 @@ impl Window {
         let start = if self.checkpoint.generation == 0 { start } else { 0 };
         let slice = &read.slice;
         let overtaken = self.overtake(slice, start, rules);
-        for stored in &slice.chunks {
+        'read: for stored in &slice.chunks {
             // An unreadable chunk holds the stream until somebody repairs it.
             let Ok(chunk) = &stored.chunk else { break };
             if chunk.last <= self.covered {
@@ -26,9 +26,15 @@ impl Window {
             if !chunk.is_named() || (is_gap && rules.kept(Rule::NotOverTrimmed)) {
                 break;
             }
-            for event in chunk.events.iter().filter(|event| event.seq > self.covered) {
+            let covered = self.covered;
+            for event in chunk.events.iter().filter(|event| event.seq > covered) {
                 if self.is_settled(event.seq) || event.pos <= start {
                     continue;
+                }
+                if event.apart > 0 {
+                    // Its payload wasn't read any more: the next look begins with it.
+                    self.covered = event.seq - 1;
+                    break 'read;
                 }
                 let key = key_of(&event.packed, by);
                 self.bytes += event.packed.len();
