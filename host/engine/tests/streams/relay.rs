@@ -99,6 +99,29 @@ async fn a_broker_that_is_away_loses_nothing_and_costs_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_relay_that_waits_for_its_transport_leaves_its_host_asleep_and_hears_when_that_goes_on() {
+    let world = World::with(relayed);
+    world.bus.answer(|_| Answer::failing(ErrorKind::Unavailable, "NATS.LOST"));
+    let host = world.start().await;
+    let idle = world.clock_reads_in(seconds(60)).await;
+    host.append("a", &["x-0"]).await;
+    // What is due all the time waits for the transport, and was looked at a hundred times a second.
+    let held = world.clock_reads_in(seconds(60)).await;
+    assert!(held < idle + 1_000, "{held} looks, {idle} without an event");
+    host.outbox.pause("bus", "ops").await.unwrap();
+    let paused = world.clock_reads_in(seconds(60)).await;
+    assert!(paused < idle + 1_000, "{paused} looks, {idle} without an event");
+    let calls = world.bus.calls();
+    world.bus.tell(|_| ack());
+    pass(seconds(60)).await;
+    assert_eq!(world.bus.calls(), calls);
+    host.outbox.resume("bus", "ops").await.unwrap();
+    pass(millis(20)).await;
+    assert_eq!(world.bus.calls(), calls + 1, "it was told");
+    until_settled(&host).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_that_the_broker_refuses_is_a_dead_letter_before_its_key_goes_on() {
     let world = World::with(relayed);
     world.bus.tell(|delivery| if delivery.message.id.as_str() == "x-0" { permanent("POISON") } else { ack() });

@@ -9,10 +9,12 @@
 //! | `behind` | part: which streams are behind, and how far the mark may go |
 //! | `window` | one stream: its window, what is in flight, its checkpoint |
 //! | `room` | part: which windows are read, and which leave their room to others |
+//! | `record` | part: what commits write of it, and how far the mark goes |
 //! | `of_shard` | one relay of one shard |
 
 mod behind;
 mod of_shard;
+mod record;
 mod room;
 #[cfg(test)]
 mod tests;

@@ -115,7 +115,7 @@ fn of_a_key_the_earliest_unsettled_event_goes_and_the_checkpoint_is_the_settled_
     answer(&mut relays, 4, RelayOutcome::Acknowledged);
     answer(&mut relays, 1, RelayOutcome::Again(Monotonic(Duration::from_secs(1))));
     assert_eq!(sent(&mut relays), [0_u64; 0]);
-    assert_eq!(one(&mut relays).next_due(), Some(Monotonic(Duration::from_secs(1))));
+    assert_eq!(one(&mut relays).next_due(Monotonic::default()), Some(Monotonic(Duration::from_secs(1))));
     let again = one(&mut relays).sends(Monotonic(Duration::from_secs(1)), 99);
     assert_eq!(again.iter().map(|send| send.seq).collect::<Vec<_>>(), [1]);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
@@ -385,7 +385,8 @@ fn a_stream_that_cant_be_sent_leaves_its_room_to_others_and_comes_back_when_it_i
     }
     commit(&mut relays);
     assert!(wanted(&mut relays, 4).is_empty(), "nothing of it is due");
-    assert_eq!((one(&mut relays).next_due(), wanted(&mut relays, 5)), (Some(at(5)), vec![("a".to_owned(), 0)]));
+    assert_eq!((one(&mut relays).next_due(at(4)), one(&mut relays).next_due(at(5))), (Some(at(5)), None));
+    assert_eq!(wanted(&mut relays, 5), [("a".to_owned(), 0)]);
     let checkpoint = Checkpoint { done: [2].into(), ..Checkpoint::default() };
     one(&mut relays).take_window(&stream("a"), &RelaySlice { checkpoint, ..stored(1, "ab") });
     assert_eq!(sent(&mut relays), [0_u64; 0], "it is sent again when it may be");
@@ -393,7 +394,7 @@ fn a_stream_that_cant_be_sent_leaves_its_room_to_others_and_comes_back_when_it_i
     assert_eq!(again.iter().map(|send| send.seq).collect::<Vec<_>>(), [1]);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
     assert_eq!(commit(&mut relays).0, Some((2, vec![])));
-    assert_eq!((one(&mut relays).streams_behind(), one(&mut relays).next_due()), (0, None));
+    assert_eq!((one(&mut relays).streams_behind(), one(&mut relays).next_due(at(5))), (0, None));
 }
 
 #[test]
@@ -417,4 +418,63 @@ fn only_so_many_streams_leave_their_room() {
     let mut relays = Relays::new(vec![relay]);
     commit(&mut relays);
     assert_eq!(one(&mut relays).windows_wanted(1, Monotonic::default(), |_| false), [(stream("c"), 0)]);
+}
+
+#[test]
+fn what_was_settled_beyond_the_checkpoint_isnt_lost_when_it_is_trimmed() {
+    let trimmed = |done: &[u64]| {
+        let mut read = stored(4, "a");
+        read.checkpoint.done = done.iter().copied().collect();
+        read
+    };
+    let mut relays = relay(&trimmed(&[2]));
+    assert_eq!(one(&mut relays).overtaken(), 2);
+    assert!(one(&mut relays).has_to_record(&stream("a")));
+    let mut relays = relay(&trimmed(&[1, 2, 3]));
+    assert_eq!(one(&mut relays).overtaken(), 0);
+    assert!(one(&mut relays).has_to_record(&stream("a")), "the checkpoint moves all the same");
+    let (flight, writes, checkpoint, mark) = drafted(&relays);
+    assert!(!writes.iter().any(|write| matches!(write, StreamWrite::NoteOvertaken { .. })));
+    assert_eq!((checkpoint, mark), (Some((3, vec![])), 3));
+    relays.applied(flight);
+    assert!(!one(&mut relays).has_to_record(&stream("a")));
+}
+
+#[test]
+fn failures_are_counted_until_their_event_is_settled_or_gone() {
+    let read = stored(1, "ab");
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let settings = RelaySettings { window_bytes: 1, read_bytes: 1, ..settings };
+    let at = |seconds| Monotonic(Duration::from_secs(seconds));
+    let mut relay = Relay::new(settings, &record(0));
+    let of = |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+    relay.take_feed(&[of("a", 1), of("b", 2)], &record(2));
+    relay.take_window(&stream("a"), &read);
+    let failed = |relay: &Relay| [1, 2].map(|seq| relay.failures(&stream("a"), seq));
+    for (now, before) in [(0, 0), (1, 1)] {
+        let sends = relay.sends(at(now), 9);
+        assert_eq!(sends.iter().map(|send| (send.seq, send.failed)).collect::<Vec<_>>(), [(1, before), (2, before)]);
+        for seq in [1, 2] {
+            assert!(relay.answer(&stream("a"), seq, 0, RelayOutcome::Failed(at(now + 1))));
+        }
+    }
+    assert_eq!(failed(&relay), [2, 2]);
+    // Its room goes to another stream, and what was counted stays; retention takes the first event meanwhile.
+    assert_eq!(relay.windows_wanted(9, at(1), |_| false), [(stream("b"), 0)]);
+    assert_eq!((relay.window_bytes(), failed(&relay)), (0, [2, 2]));
+    relay.take_window(&stream("a"), &stored(2, "b"));
+    assert_eq!((failed(&relay), relay.overtaken()), ([0, 2], 1));
+    assert_eq!(relay.sends(at(2), 9).iter().map(|send| (send.seq, send.failed)).collect::<Vec<_>>(), [(2, 2)]);
+    // A broker that isn't there counts against nobody.
+    assert!(relay.answer(&stream("a"), 2, 0, RelayOutcome::Again(at(2))));
+    assert_eq!(failed(&relay), [0, 2]);
+    relay.forget_failures();
+    assert_eq!(relay.sends(at(2), 9).first().map(|send| send.failed), Some(0));
+    assert!(relay.answer(&stream("a"), 2, 0, RelayOutcome::Failed(at(3))));
+    // A seek sends it anew.
+    relay.seek(&stream("a"), &Checkpoint::default(), 1);
+    relay.seek_look(&stream("a"), &stored(2, "b").slice, 9);
+    let mut relays = Relays::new(vec![relay]);
+    commit(&mut relays);
+    assert_eq!(failed(&*one(&mut relays)), [0, 0]);
 }

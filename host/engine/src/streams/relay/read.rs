@@ -61,7 +61,7 @@ impl Actor {
         let now = Instant::now();
         driver.stuck.retain(|_, until| *until > now);
         // What can't be sent now mustn't fill the memory.
-        let count = if driver.may_send() { WINDOWS_AT_ONCE } else { 0 };
+        let count = if driver.may_send(&self.shared.context.live()) { WINDOWS_AT_ONCE } else { 0 };
         let mono = self.shared.context.clock.now().mono;
         let windows = relay.windows_wanted(count, mono, |stream| driver.stuck.contains_key(stream));
         let record = self.owner.record();
@@ -147,9 +147,11 @@ impl Actor {
         if relay.still_wants(stream, after) {
             driver.stuck.insert(stream.clone(), Instant::now() + STUCK_PAUSE);
         }
-        if let Some(range) = overtaken {
+        if relay.has_to_record(stream) {
             // Its mark moves when that is recorded.
             driver.word();
+        }
+        if let Some(range) = overtaken {
             self.overtaken(name, stream, range);
         }
     }
@@ -157,11 +159,10 @@ impl Actor {
     /// Retention took events before the relay had them.
     fn overtaken(&mut self, name: &RelayName, stream: &StreamKey, range: Overtaken) {
         let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
-        let count = range.to + 1 - range.from;
-        driver.count_unsettled(&stream.tenant, i64::try_from(count).unwrap_or(i64::MAX).saturating_neg());
-        driver.state.overtaken.fetch_add(count, Ordering::AcqRel);
-        meter::overtaken(name, count);
-        tracing::error!(code = %Code::RELAY_OVERTAKEN, relay = name.as_str(), %stream, from = range.from, to = range.to, "retention took events before the relay had sent them");
+        driver.count_unsettled(&stream.tenant, i64::try_from(range.lost).unwrap_or(i64::MAX).saturating_neg());
+        driver.state.overtaken.fetch_add(range.lost, Ordering::AcqRel);
+        meter::overtaken(name, range.lost);
+        tracing::error!(code = %Code::RELAY_OVERTAKEN, relay = name.as_str(), %stream, from = range.from, to = range.to, lost = range.lost, "retention took events before the relay had sent them");
         if driver.plan.on_overtaken == OnOvertaken::Stop {
             let reason = format!(
                 "{}: events {} to {} of {stream} were removed before it had sent them",
@@ -177,7 +178,7 @@ impl Actor {
             actor: self.shared.context.config.host.clone(),
             tenant: Some(stream.tenant.to_string()),
             object: name.to_string(),
-            detail: json!({"stream": stream.name.as_str(), "from": range.from, "to": range.to}),
+            detail: json!({"stream": stream.name.as_str(), "from": range.from, "to": range.to, "lost": range.lost}),
         };
         let context = Arc::clone(&self.shared.context);
         tokio::spawn(async move { crate::service::audit(&context, &event).await });

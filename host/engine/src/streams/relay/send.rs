@@ -35,7 +35,7 @@ impl Actor {
         let live = self.shared.context.live();
         let Some(driver) = self.relays.get_mut(at) else { return };
         let Some(relay) = self.owner.relays_mut().get_mut(&driver.plan.name) else { return };
-        let entry = live.find(&driver.plan.transport).filter(|(id, _)| driver.may_send() && !live.is_paused(*id));
+        let entry = live.find(&driver.plan.transport).filter(|_| driver.may_send(&live));
         driver.note_hunger(entry.is_some() && driver.out == 0 && relay.streams_behind() > 0);
         let Some((_, entry)) = entry else { return };
         let room = driver.state.take_room(driver.plan.in_flight_max, driver.is_hungry);
@@ -54,9 +54,8 @@ impl Actor {
             bytes: driver.plan.batch_bytes.min(limits.max_batch_bytes) as usize,
         };
         for send in sends {
-            let attempt = driver.attempts.get(&(send.stream.clone(), send.seq)).copied().unwrap_or(0) + 1;
             let made = match &driver.mapping {
-                Some(mapping) => mapping.delivery(&send.stream, send.seq, &send.packed, attempt, epoch),
+                Some(mapping) => mapping.delivery(&send.stream, send.seq, &send.packed, send.failed + 1, epoch),
                 None => continue,
             };
             match made {

@@ -44,7 +44,9 @@ impl Window {
             self.covered = chunk.last;
         }
         // Of a window that was parked some may be gone: nobody would wait for it.
-        self.again.retain(|seq, _| *seq > self.covered || self.events.contains_key(seq));
+        let is_left = |seq: u64| seq > self.covered || self.events.contains_key(&seq);
+        self.again.retain(|seq, _| is_left(*seq));
+        self.failed.retain(|seq, _| is_left(*seq));
         overtaken
     }
 
@@ -66,7 +68,7 @@ impl Window {
 
     /// It was parked, and nothing of it is due.
     pub fn rests(&self, now: Monotonic) -> bool {
-        self.is_parked && self.next_due().is_some_and(|due| due > now)
+        self.is_parked && self.first_again().is_some_and(|due| due > now)
     }
 
     fn is_blocked(&self, now: Monotonic) -> bool {
@@ -76,16 +78,19 @@ impl Window {
         self.is_at_rest() && !self.events.is_empty() && earliest.all(|(seq, _)| waits(seq))
     }
 
-    /// Retention took what wasn't read yet. What is in memory is sent all the same.
+    /// Retention took what wasn't read yet. What is in memory is sent all the same, and what was settled beyond the checkpoint isn't lost.
     fn overtake(&mut self, slice: &StreamSlice, start: u64, rules: Rules) -> Option<Overtaken> {
         let first = slice.rest.first;
         if first <= self.covered + 1 || !rules.kept(Rule::NotOverTrimmed) {
             return None;
         }
-        let overtaken = Overtaken { from: self.covered + 1, to: first - 1 };
-        self.covered = overtaken.to;
+        let (from, to) = (self.covered + 1, first - 1);
+        let settled = self.checkpoint.done.range(from..=to).count() as u64;
+        let overtaken = Overtaken { from, to, lost: first - from - settled };
+        self.covered = to;
         // Nothing that went was behind its start.
-        if start > 0 && slice.rest.gone <= start {
+        let is_before_start = start > 0 && slice.rest.gone <= start;
+        if is_before_start || overtaken.lost == 0 {
             return None;
         }
         self.overtaken.push(overtaken);

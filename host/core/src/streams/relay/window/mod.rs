@@ -33,6 +33,8 @@ pub struct RelaySend {
     pub seq: u64,
     /// Words for another generation are dropped.
     pub generation: u64,
+    /// How often it failed before.
+    pub failed: u32,
     pub packed: Bytes,
 }
 
@@ -40,10 +42,19 @@ pub struct RelaySend {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayOutcome {
     Acknowledged,
-    /// Nothing is known, or it failed: not before this instant again.
+    /// It doesn't count, or nothing is known of it: not before this instant again.
     Again(Monotonic),
+    /// It failed: not before this instant again.
+    Failed(Monotonic),
     /// The broker will never take it.
     Refused(Refusal),
+}
+
+impl RelayOutcome {
+    /// Whether it isn't sent again.
+    pub fn is_settled(&self) -> bool {
+        matches!(self, Self::Acknowledged | Self::Refused(_))
+    }
 }
 
 /// Events that retention took before the relay had them.
@@ -51,6 +62,8 @@ pub enum RelayOutcome {
 pub struct Overtaken {
     pub from: u64,
     pub to: u64,
+    /// How many that were: of the numbers in between some may have been settled before.
+    pub lost: u64,
 }
 
 #[derive(Debug)]
@@ -80,6 +93,8 @@ pub(super) struct Window {
     refused: BTreeMap<u64, Refusal>,
     in_flight: BTreeSet<u64>,
     again: BTreeMap<u64, Monotonic>,
+    /// How often events failed that aren't settled.
+    failed: BTreeMap<u64, u32>,
     seek: Option<Seek>,
     /// Number of the last seek.
     seeks: u64,
@@ -109,6 +124,7 @@ impl Window {
             refused: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             again: BTreeMap::new(),
+            failed: BTreeMap::new(),
             seek: None,
             seeks: 0,
         }
@@ -156,8 +172,11 @@ impl Window {
     }
 
     fn is_at_rest(&self) -> bool {
-        let has_words = !(self.acknowledged.is_empty() && self.refused.is_empty() && self.overtaken.is_empty());
-        self.in_flight.is_empty() && !has_words && self.seek.is_none()
+        self.in_flight.is_empty() && !self.has_words() && self.seek.is_none()
+    }
+
+    fn has_words(&self) -> bool {
+        !(self.acknowledged.is_empty() && self.refused.is_empty() && self.overtaken.is_empty())
     }
 
     fn is_settled(&self, seq: u64) -> bool {
@@ -191,6 +210,7 @@ impl Window {
                     stream: stream.clone(),
                     seq: *seq,
                     generation: self.checkpoint.generation,
+                    failed: self.failures(*seq),
                     packed: event.packed.clone(),
                 });
             }
@@ -212,11 +232,18 @@ impl Window {
             // A checkpoint that went too far, in a mutation of the model.
             return true;
         }
+        if outcome.is_settled() {
+            self.failed.remove(&seq);
+        }
         match outcome {
             RelayOutcome::Acknowledged => {
                 self.acknowledged.insert(seq);
             }
             RelayOutcome::Again(at) => {
+                self.again.insert(seq, at);
+            }
+            RelayOutcome::Failed(at) => {
+                *self.failed.entry(seq).or_insert(0) += 1;
                 self.again.insert(seq, at);
             }
             RelayOutcome::Refused(why) => {
@@ -226,8 +253,24 @@ impl Window {
         true
     }
 
-    /// When something that failed may be sent again.
-    pub fn next_due(&self) -> Option<Monotonic> {
-        self.again.values().min().copied()
+    /// How often an event failed that isn't settled.
+    pub fn failures(&self, seq: u64) -> u32 {
+        self.failed.get(&seq).copied().unwrap_or(0)
+    }
+
+    /// What failed is tried as if it hadn't.
+    pub fn forget_failures(&mut self) {
+        self.failed.clear();
+    }
+
+    /// When something that failed may be sent again. Of a parked one what is due already waits for room, and not for a time.
+    pub fn next_due(&self, now: Monotonic) -> Option<Monotonic> {
+        let due = self.first_again()?;
+        (!self.is_parked || due > now).then_some(due)
+    }
+
+    fn first_again(&self) -> Option<Monotonic> {
+        let here = self.again.iter().filter(|(seq, _)| self.is_parked || self.events.contains_key(seq));
+        here.map(|(_, at)| *at).min()
     }
 }

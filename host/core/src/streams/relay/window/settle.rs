@@ -18,6 +18,14 @@ impl Window {
         self.events.keys().find(|seq| !self.is_settled(**seq)).map_or(self.covered, |seq| seq - 1)
     }
 
+    /// Whether a commit has something to write of it, as far as it alone is concerned.
+    pub fn is_changed(&self) -> bool {
+        match self.seek {
+            Some(seek) => seek.first.is_some(),
+            None => self.has_words() || self.run_end() > self.checkpoint.upto,
+        }
+    }
+
     /// An operator wants it to go on after `upto`.
     pub fn seek_to(&mut self, upto: u64) {
         self.seeks += 1;
