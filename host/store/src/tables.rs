@@ -104,6 +104,8 @@ pub const EVENT_ID_DUE: &str = "event_id_due";
 pub const STREAM_NODE: &str = "stream_node";
 /// Streams with events of resources of a type: `[tenant, type, stream]`.
 pub const STREAM_TYPE: &str = "stream_type";
+/// In which sealed chunks a resource has events, by the last one there: `[tenant, type, id, stream, seq]`.
+pub const EVENT_RESOURCE: &str = "event_resource";
 /// When the age of a stream is looked at: `[shard, millis, tenant, stream]`.
 pub const STREAM_DUE: &str = "stream_due";
 /// Dead letters of streams: `[shard, beat, number]`.
@@ -174,6 +176,7 @@ pub const OWN: [&str; 59] = [
     EVENT_ID_DUE,
     STREAM_NODE,
     STREAM_TYPE,
+    EVENT_RESOURCE,
     STREAM_DUE,
     STREAM_DEAD,
     RELAY_AT,

@@ -64,6 +64,26 @@ pub struct StoredChunk {
     pub chunk: Result<Arc<Chunk>, String>,
 }
 
+impl StoredChunk {
+    /// The same, covering all behind `from`, for a reader that wants nothing in front of `met`. One that doesn't cover `met` isn't what was
+    /// looked for: it stays as it is, and its reader finds the gap.
+    #[must_use]
+    pub fn reaching_back(self, from: u64, met: u64) -> Self {
+        let Ok(chunk) = &self.chunk else { return self };
+        if chunk.from <= from || chunk.from >= met {
+            return self;
+        }
+        let chunk = Arc::new(Chunk { from, ..chunk.as_ref().clone() });
+        Self { last: self.last, chunk: Ok(chunk) }
+    }
+
+    /// One that covers a range of which its reader wants nothing.
+    pub fn hollow(from: u64, last: u64) -> Self {
+        let chunk = Chunk { from, last, total: 0, at: UnixMillis(0), events: Vec::new() };
+        Self { last, chunk: Ok(Arc::new(chunk)) }
+    }
+}
+
 /// Why a chunk can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {

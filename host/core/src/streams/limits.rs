@@ -36,6 +36,10 @@ pub const SEALED_BYTES: usize = 256 * 1024;
 pub const MERGE_FAN: usize = 16;
 /// Bytes of chunks that one act of upkeep reads and writes.
 pub const UPKEEP_BYTES_MAX: usize = 1024 * 1024;
+/// Rows that one act of upkeep makes or takes away, and those of one chunk more.
+pub const UPKEEP_ROWS_MAX: usize = 2_048;
+/// Looks whose rows of the index of resources go into one commit: a commit holds up those who append, also a small one.
+pub const INDEX_LOOKS_MAX: usize = 16;
 /// Resources that one pass of compaction holds in memory: the next pass is about those behind. About 200 bytes each.
 pub const COMPACT_RESOURCES_MAX: usize = 100_000;
 /// Default of `events.retention_per_stream`, in events.

@@ -51,11 +51,13 @@ pub struct StreamRest {
     pub gone: u64,
     /// The time of the row that says when its age is looked at; none = it has no row.
     pub due: Option<UnixMillis>,
+    /// Up to where the index of resources tells of its events.
+    pub indexed: u64,
 }
 
 impl Default for StreamRest {
     fn default() -> Self {
-        Self { first: 1, fed: 0, purged: 0, gone: 0, due: None }
+        Self { first: 1, fed: 0, purged: 0, gone: 0, due: None, indexed: 0 }
     }
 }
 
@@ -65,6 +67,9 @@ impl StreamRest {
         self.fed.max(head.fed)
     }
 }
+
+/// A resource: its type and its id.
+pub type Resource = (String, String);
 
 /// What a commit added to a stream: from one number to another, both included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,6 +269,17 @@ pub enum StreamWrite {
     PutType {
         stream: StreamKey,
         resource_type: String,
+    },
+    /// Puts the row that says in which chunk a resource has events, under the number of the last one there, and takes it away.
+    PutResource {
+        stream: StreamKey,
+        resource: Resource,
+        seq: u64,
+    },
+    DeleteResource {
+        stream: StreamKey,
+        resource: Resource,
+        seq: u64,
     },
     /// Puts the row that says when the age of a stream is looked at, and takes it away.
     PutDue {

@@ -6,7 +6,8 @@ use std::ops::Bound;
 use tokio::time::Instant;
 use waybill_core::streams::limits::{MERGE_FAN, UPKEEP_BYTES_MAX};
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::upkeep::{Resource, Retention};
+use waybill_core::streams::records::Resource;
+use waybill_core::streams::upkeep::Retention;
 use waybill_core::time::UnixMillis;
 
 /// Streams that are remembered. About 200 bytes each.

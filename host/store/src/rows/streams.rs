@@ -58,6 +58,7 @@ pub fn of_rest(rest: &StreamRest) -> Object {
         ("gone", number(rest.gone)),
         // 0 = none.
         ("due", number(rest.due.map_or(0, |due| due.0))),
+        ("indexed", number(rest.indexed)),
     ])
 }
 
@@ -65,7 +66,10 @@ pub fn rest(key: &RecordIdKey, fields: &Object) -> Result<StreamRest, StoreError
     refuse_held(STREAM_REST, key, fields)?;
     let field = |name: &str| field(STREAM_REST, key, fields, name);
     let due = Some(UnixMillis(field("due")?)).filter(|due| due.0 > 0);
-    Ok(StreamRest { first: field("first")?, fed: field("fed")?, purged: field("purged")?, gone: field("gone")?, due })
+    let [first, fed, purged, gone] = [field("first")?, field("fed")?, field("purged")?, field("gone")?];
+    // A stream that nobody indexed yet is read as it is.
+    let indexed = unsigned(fields.get("indexed")).unwrap_or(0);
+    Ok(StreamRest { first, fed, purged, gone, due, indexed })
 }
 
 pub fn of_chunk(chunk: &Chunk) -> Object {

@@ -74,7 +74,7 @@ impl<'t> Snapshot<'t> {
                 let first = found.from.unwrap_or(last).saturating_add(1);
                 let gone = self.feed_end(stream).await?;
                 // Its row, if it has one, is found and taken away when its time comes.
-                StreamRest { first, fed: found.fed, purged: last, gone, due: None }
+                StreamRest { first, fed: found.fed, purged: last, gone, due: None, indexed: 0 }
             }
         };
         let head = match head {

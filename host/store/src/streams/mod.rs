@@ -14,6 +14,7 @@
 //! | `ids` | the index of events' ids |
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
+//! | `resources` | a stream as far as a resource has events in it |
 //! | `relay` | what relays and upkeep read |
 //! | `dead` | dead letters, and what relays never had |
 //! | `due` | when the age of streams is looked at |
@@ -40,6 +41,7 @@ mod joint;
 pub mod keys;
 mod pauses;
 mod relay;
+mod resources;
 mod scan;
 mod shard;
 

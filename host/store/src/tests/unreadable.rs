@@ -69,6 +69,8 @@ fn place(table: &str) -> &'static str {
         STREAM_FEED => "[0, 7]",
         STREAM_NODE => "['acme', 'n', 'good', 'more']",
         STREAM_DUE => "[0, 7, 'acme', 'a b']",
+        // Before the row of what was read.
+        EVENT_RESOURCE => "['acme', 'T', 'r', 'good', 0, 'more']",
         STREAM_TYPE => "['acme', 'T', 'good', 'more']",
         RELAY_AT => "['mail', 'acme', 'good']",
         STREAM_DEAD => "[0, 7, 0]",

@@ -25,6 +25,7 @@
 //! | `ledger` | what must hold at each commit |
 //! | `audit` | what must hold at each delivery and at the end |
 //! | `directed` | schedules that random seeds meet seldom |
+//! | `indexed` | the index of resources under all that upkeep does |
 //!
 //! The rules can be left out one by one ([`Mutation`]), to prove that the checks would notice. It says nothing about speed, the packing of
 //! the doorstep, large payloads and the store's own code.
@@ -39,6 +40,8 @@ mod directed;
 mod events;
 mod fanout;
 mod host;
+#[cfg(test)]
+mod indexed;
 mod keep;
 mod ledger;
 mod many;

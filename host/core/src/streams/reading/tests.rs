@@ -350,6 +350,18 @@ fn a_selector_takes_what_it_names() {
     };
     assert!(of("TASK", "t-").takes(&event) && of("TASK", "").takes(&event));
     assert!(!of("TASK", "u").takes(&event) && !of("NODE", "").takes(&event));
+    let one = |resource_type: &str, resource_id: &str| Selector::OneResource {
+        resource_type: resource_type.into(),
+        resource_id: resource_id.into(),
+    };
+    assert!(one("TASK", "t-1").takes(&event));
+    assert!(!one("TASK", "t-").takes(&event) && !one("NODE", "t-1").takes(&event));
+    assert_ne!(one("TASK", "t-1").hash(), of("TASK", "t-1").hash());
+    assert_eq!(one("TASK", "t-1").resources(), Some(("TASK", ResourceIds::One("t-1"))));
+    assert_eq!(
+        (of("TASK", "t-").resources(), of("TASK", "").resources()),
+        (Some(("TASK", ResourceIds::Beginning("t-"))), None)
+    );
     assert!(!Selector::Node("n".into()).takes(&event));
     assert!(Selector::Prefix("a".into()).may_take(&stream("a.b").name));
     assert!(!Selector::Prefix("b".into()).may_take(&stream("a.b").name));

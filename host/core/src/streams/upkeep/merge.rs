@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::index::{last_of_each, unindex};
 use super::{Act, UpkeepView};
 use crate::streams::chunk::Chunk;
 use crate::streams::exact::chunk_key;
@@ -25,7 +26,7 @@ impl Default for MergeSettings {
 }
 
 impl MergeSettings {
-    fn is_sealed(&self, chunk: &Chunk) -> bool {
+    pub(super) fn is_sealed(&self, chunk: &Chunk) -> bool {
         chunk.events.len() >= self.sealed_events || chunk.bytes() >= self.sealed_bytes
     }
 
@@ -79,6 +80,12 @@ fn union(view: &UpkeepView, run: &[&Arc<Chunk>], rules: Rules) -> Option<Act> {
     let key = chunk_key(&union, rules);
     let gone = run.iter().map(|chunk| chunk_key(chunk, rules)).filter(|gone| *gone != key);
     let mut writes: Vec<_> = gone.map(|key| StreamWrite::DeleteChunk { stream: view.stream.clone(), key }).collect();
+    // Of a resource that has events in several of them one row stays: chunks that compaction made small again were indexed before.
+    if union.from < view.rest.indexed {
+        let last = last_of_each(&union);
+        let gone = run.iter().flat_map(|chunk| unindex(view, chunk, |resource, seq| last.get(resource) == Some(&seq)));
+        writes.extend(gone);
+    }
     writes.push(StreamWrite::PutChunk { stream: view.stream.clone(), key, chunk: Arc::new(union) });
     Some(Act::of(view, writes, 0))
 }

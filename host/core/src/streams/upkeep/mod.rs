@@ -9,17 +9,20 @@
 //! | `trim` | retention: whole chunks from the front |
 //! | `compact` | the last event of each resource stays |
 //! | `due` | when the age of an idle stream is looked at |
+//! | `index` | where in a stream a resource has events |
 
 mod compact;
 mod due;
+mod index;
 mod merge;
 mod trim;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use compact::{Latest, Resource, compact};
+pub use compact::{Latest, compact};
 pub use due::due;
+pub use index::Indexing;
 pub use merge::{MergeSettings, merge, waiting};
 pub use trim::trim;
 
@@ -97,6 +100,11 @@ impl Act {
     /// Whether it drops deletes, so that readers before them begin anew.
     pub fn raises_purged(&self, before: &StreamRest) -> bool {
         self.rest().is_some_and(|rest| rest.purged > before.purged)
+    }
+
+    /// Up to where the index of resources goes with it, if it goes further.
+    pub fn indexed_to(&self, before: &StreamRest) -> Option<u64> {
+        self.rest().map(|rest| rest.indexed).filter(|indexed| *indexed > before.indexed)
     }
 
     /// What is kept of the stream after it, if that changes.
