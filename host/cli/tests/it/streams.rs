@@ -104,7 +104,7 @@ fn what_is_stored_is_read_page_by_page() {
     ask(&host, &["stream", "read", "--resource", "TASK/t-1", "--tenant", "acme"]).run();
     let calls = streams.calls();
     assert_eq!(calls[0], r#"read_many default Prefix("t") None"#);
-    assert!(calls[1].starts_with("read_many acme Resource") && calls[1].contains("t-1"), "{calls:?}");
+    assert!(calls[1].starts_with("read_many acme OneResource") && calls[1].contains("t-1"), "{calls:?}");
     for wrong in [&["stream", "read"] as &[&str], &["stream", "read", "a", "--prefix", "b"]] {
         assert_eq!(ask(&host, wrong).run().exit, Exit::Usage, "{wrong:?}");
     }

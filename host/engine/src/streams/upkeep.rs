@@ -4,6 +4,7 @@
 //! A stream is looked at when enough was appended to it, or when its front is over its limits: what its front was is remembered from the
 //! look before.
 
+mod indexing;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,7 @@ use waybill_core::streams::records::Checkpoint;
 use waybill_core::streams::rules::Rules;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_core::streams::upkeep::{
-    Act, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim, waiting,
+    Act, Indexing, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim, waiting,
 };
 use waybill_core::time::UnixMillis;
 
@@ -53,6 +54,8 @@ struct Job {
 struct Out {
     job: Job,
     events: u64,
+    /// Up to where the index goes with it.
+    indexed_to: Option<u64>,
 }
 
 pub(super) struct Upkeep {
@@ -60,6 +63,8 @@ pub(super) struct Upkeep {
     queue: VecDeque<Job>,
     purges: VecDeque<(PurgeAsk, StreamActed)>,
     latest: Option<(StreamKey, Latest)>,
+    /// Rows of the index that no commit has made yet.
+    indexing: Option<(StreamKey, Indexing)>,
     /// Resources that one pass of compaction holds in memory at most.
     resources_max: usize,
     current: Option<Job>,
@@ -75,6 +80,7 @@ impl Upkeep {
             queue: VecDeque::new(),
             purges: VecDeque::new(),
             latest: None,
+            indexing: None,
             resources_max: COMPACT_RESOURCES_MAX,
             current: None,
             out: None,
@@ -186,7 +192,13 @@ impl Upkeep {
                 let retention = settings.retention(&stream.name);
                 trim(&view, &retention, now, rules).or_else(|| due(&view, self.due.shard(), &retention, now))
             }
-            Stage::Merge => merge(&view, MergeSettings::default(), rules),
+            Stage::Merge => match merge(&view, MergeSettings::default(), rules) {
+                Some(act) => {
+                    self.merges(&view);
+                    Some(act)
+                }
+                None => self.index(&view, slice.is_all),
+            },
             Stage::Survey { after } => {
                 self.survey(&view, slice, after, now, settings);
                 return None;
@@ -213,7 +225,7 @@ impl Upkeep {
         match act {
             Some(act) => {
                 self.due.acts(&act);
-                self.out = Some(Out { job, events: act.events });
+                self.out = Some(Out { job, events: act.events, indexed_to: act.indexed_to(&view.rest) });
                 Some(act)
             }
             None => {
@@ -291,7 +303,7 @@ impl Upkeep {
                     // Of what was read nothing is merged as it lies, and there is more behind it.
                     Some(last) if !slice.is_all => {
                         note.sealed_to = last;
-                        self.queue(stream, Some(Stage::Merge));
+                        self.merge_behind(stream);
                     }
                     _ => {
                         // They count with what comes: only then are no more left than become one.
@@ -338,7 +350,10 @@ impl Upkeep {
 
     /// The act is in: the stream is looked at again, for perhaps there is more to do.
     pub fn applied(&mut self, meter: &StreamMeter) {
-        let Some(Out { mut job, events }) = self.out.take() else { return };
+        let Some(Out { mut job, events, indexed_to }) = self.out.take() else { return };
+        if let Some(upto) = indexed_to {
+            self.indexed(&job.stream, upto);
+        }
         match &mut job.stage {
             Stage::Front { bytes_max } => {
                 *bytes_max = UPKEEP_BYTES_MAX;

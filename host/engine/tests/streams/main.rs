@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod append;
+mod by_resource;
 mod dead;
 mod idle;
 mod joint;

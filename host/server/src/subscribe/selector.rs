@@ -69,6 +69,12 @@ pub(crate) fn resource(resource_type: &str, id_prefix: &str) -> Result<Selector,
     Ok(Selector::Resource { resource_type: part("a resource type", resource_type)?, id_prefix: id_prefix.to_owned() })
 }
 
+/// Events of one resource, in whatever stream.
+pub(crate) fn one_resource(resource_type: &str, resource_id: &str) -> Result<Selector, Problem> {
+    let (resource_type, resource_id) = (part("a resource type", resource_type)?, part("a resource", resource_id)?);
+    Ok(Selector::OneResource { resource_type, resource_id })
+}
+
 fn part(what: &str, text: &str) -> Result<String, Problem> {
     if text.is_empty() || text.len() > RESOURCE_BYTES_MAX {
         return Err(Problem::invalid(format!("{what} has 1 to {RESOURCE_BYTES_MAX} bytes: {FORMS}")).at("selector"));
