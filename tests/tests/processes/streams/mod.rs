@@ -9,6 +9,7 @@
 //! | `idle` | streams that nobody reads (4) |
 //! | `selectors` | each selector against a filter of its own (5) |
 //! | `kept` | retention and compaction (6) |
+//! | `large` | payloads that lie beside their chunks |
 //! | `relays` | a backlog, order by key, kills of host and broker (7) |
 //! | `wire` | what consumers of each broker see (8) |
 //! | `settings` | bounds by their names, also while it runs (10) |
@@ -16,6 +17,7 @@
 mod idle;
 mod kept;
 mod lagging;
+mod large;
 mod numbering;
 mod relays;
 mod seam;
