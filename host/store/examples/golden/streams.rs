@@ -19,7 +19,7 @@ use crate::raw::Raw;
 /// An embedded store has this one.
 const SHARD: ShardId = ShardId(0);
 /// The tables of streams.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "stream",
     "stream_rest",
     "event",
@@ -31,6 +31,7 @@ const TABLES: [&str; 15] = [
     "event_id_due",
     "stream_node",
     "stream_type",
+    "event_resource",
     "stream_due",
     "stream_dead",
     "relay_at",
@@ -38,7 +39,9 @@ const TABLES: [&str; 15] = [
 ];
 /// Three bytes in base64, and how many times over they make a payload that doesn't lie in its chunk.
 const GROUP: (&str, usize) = ("eHh4", 30_000);
-/// Within so long a stream gets the row that says when its age is looked at.
+/// Events of one append that make a chunk which is merged no more.
+const SEALED: usize = 70;
+/// Within so long a stream is indexed, and gets the row that says when its age is looked at.
 const UPKEEP: Duration = Duration::from_secs(3);
 
 /// An event with every field, of one of three resources.
@@ -80,20 +83,20 @@ pub async fn keep(making: &mut Making) {
     tokio::time::sleep(UPKEEP).await;
 }
 
-/// In chunks of several events and of one.
+/// In a chunk that is merged no more, whose resources are in the index, and in chunks of one event.
 async fn chunks(making: &mut Making) {
-    making.post(&events_of("golden.chunks"), body((0..20).map(full).collect())).await;
-    for number in 20..40 {
+    making.post(&events_of("golden.chunks"), body((0..SEALED).map(full).collect())).await;
+    for number in SEALED..90 {
         making.post(&events_of("golden.chunks"), body(vec![full(number)])).await;
     }
-    let (mut first, last) = (full(0), json!({ "event_id": "golden-39", "seq": 40 }));
+    let (mut first, last) = (full(0), json!({ "event_id": "golden-89", "seq": 90 }));
     (first["seq"], first["stream"], first["tenant"]) = (json!(1), json!("golden.chunks"), json!("acme"));
-    let whole = json!({ "first_seq": 1, "last_seq": 40, "end": true, "items": [first, last] });
+    let whole = json!({ "first_seq": 1, "last_seq": 90, "end": true, "items": [first, last] });
     making.get("a stream", &page_of("golden.chunks"), whole);
     making.get(
         "events of a resource",
         "/v1/events?tenant=acme&resource_type=GOLDEN&resource_id=r-1&limit=1000",
-        json!({ "items": [{ "event_id": "golden-1" }, { "event_id": "golden-37", "seq": 38 }] }),
+        json!({ "items": [{ "event_id": "golden-1" }, { "event_id": "golden-88", "seq": 89 }] }),
     );
     let prefix = "/v1/events?tenant=acme&prefix=golden.chunks";
     let page = making.api.get(&format!("{prefix}&limit=3"), &[]).await.unwrap().body;
