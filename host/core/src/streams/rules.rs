@@ -65,11 +65,21 @@ pub enum Rule {
     WindowsHaveRoom,
     /// Streams of which nothing can be sent leave their room to those that wait for it.
     BlockedMakeRoom,
+    /// Selectors by node and type find what exact appenders put there from when it is named.
+    AdoptedAreFound,
+    /// Who lacks what a record names of a stream asks whether the stream ever had an event that it wants.
+    AskIfSelected,
+    /// Where a relay that takes the latest began is kept for the next owner.
+    StartIsKept,
+    /// A seek goes before where it began.
+    SeekBeforeStart,
+    /// What retention took before where it began isn't lost to it.
+    GoneBeforeStart,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 36] = [
         Self::ExactWritesHead,
         Self::HeadsAreChecked,
         Self::KeyedByLast,
@@ -101,6 +111,11 @@ impl Rule {
         Self::AgainFromEnd,
         Self::WindowsHaveRoom,
         Self::BlockedMakeRoom,
+        Self::StartIsKept,
+        Self::SeekBeforeStart,
+        Self::GoneBeforeStart,
+        Self::AdoptedAreFound,
+        Self::AskIfSelected,
     ];
 }
 

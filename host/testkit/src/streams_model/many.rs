@@ -1,9 +1,9 @@
-//! Readers of all streams. A client keeps the token of the last event that it had.
+//! Readers of all streams, or of the events of a node. A client keeps the token of the last event that it had.
 
 use waybill_core::ids::Tenant;
 use waybill_core::streams::reading::{FeedReader, FeedWants, Followed, Place, Restart, Selector, Token};
 
-use super::events::{EventSeen, Folded, fold};
+use super::events::{EventSeen, Folded, fold, node_name};
 use super::setup::{SHARDS, STREAMS};
 use super::world::World;
 
@@ -12,6 +12,8 @@ const INCARNATION: u64 = 7;
 
 #[derive(Debug)]
 pub(super) struct Many {
+    /// The node of whose events it takes all; none = it takes those of all streams.
+    pub node: Option<u8>,
     pub host: usize,
     /// None = it isn't connected.
     pub reader: Option<FeedReader>,
@@ -24,14 +26,14 @@ pub(super) struct Many {
 }
 
 impl Many {
-    pub fn new(stalled_until: u64) -> Self {
+    pub fn new(node: Option<u8>, stalled_until: u64) -> Self {
         let (had, state) = ([None; STREAMS], Default::default());
-        Self { host: 0, reader: None, token: None, had, state, stalled_until }
+        Self { node, host: 0, reader: None, token: None, had, state, stalled_until }
     }
-}
 
-fn selector() -> Selector {
-    Selector::Prefix("s".into())
+    fn selector(&self) -> Selector {
+        self.node.map_or_else(|| Selector::Prefix("s".into()), |node| Selector::Node(node_name(node)))
+    }
 }
 
 impl World {
@@ -115,18 +117,18 @@ impl World {
         if !self.hosts[host].up {
             return;
         }
-        let (tenant, rules) = (Tenant::unnamed(), self.setup.rules);
+        let (tenant, rules, selector) = (Tenant::unnamed(), self.setup.rules, self.many[number].selector());
         let reader = match self.many[number].token.clone() {
             Some(text) => {
                 self.ledger.stats.resumed += 1;
-                let scope = Token::scope(&tenant, &selector());
+                let scope = Token::scope(&tenant, &selector);
                 let token = Token::parse(&text, scope, INCARNATION, SHARDS).unwrap();
-                FeedReader::resume(tenant, selector(), &token, SHARDS, rules)
+                FeedReader::resume(tenant, selector, &token, SHARDS, rules)
             }
             None => {
                 let many = &mut self.many[number];
                 (many.had, many.state) = ([None; STREAMS], Default::default());
-                FeedReader::from_earliest(tenant, selector(), INCARNATION, SHARDS, rules)
+                FeedReader::from_earliest(tenant, selector, INCARNATION, SHARDS, rules)
             }
         };
         let reader = reader.with_scan_bytes(self.rng.index(400));
@@ -134,7 +136,8 @@ impl World {
     }
 
     fn hand_many(&mut self, number: usize, stream: usize, seen: &EventSeen, reader: &FeedReader) {
-        self.check_delivery(&format!("B{number}"), stream, self.many[number].had[stream], seen);
+        let (node, had) = (self.many[number].node, self.many[number].had[stream]);
+        self.check_delivery(&format!("B{number}"), stream, node, had, seen);
         let many = &mut self.many[number];
         many.had[stream] = Some(seen.seq);
         fold(&mut many.state[stream], seen);

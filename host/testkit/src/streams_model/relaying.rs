@@ -1,18 +1,24 @@
-//! The relay at the owner: it takes the feed, reads windows, sends.
+//! The relay at the owner: it takes the feed, reads windows, sends. In some runs it comes later, and takes what is appended from then on.
 
 use waybill_core::ids::ShardId;
 use waybill_core::port::stream_store::ShardOf;
+use waybill_core::streams::records::{StreamCommit, StreamShardRecord};
 use waybill_core::streams::relay::{FeedTaken, RelaySend};
 
 use super::broker::Sent;
-use super::setup::{SHARDS, STREAMS};
+use super::setup::{SHARDS, STREAMS, shard_of};
 use super::world::World;
 
 impl World {
     /// One act of the relay of a shard.
     pub(super) fn relay(&mut self, host: usize, shard: usize) {
-        self.take_up(host, shard);
         let clock = self.clock();
+        let Some(life) = self.hosts[host].lives[shard].as_ref() else { return };
+        if self.setup.has_relay(self.now) && life.owner.relays().iter().next().is_none() {
+            // Another configuration is in force: the shard is taken over anew.
+            return self.drop_life(host, shard);
+        }
+        self.take_up(host, shard);
         let Some(life) = self.hosts[host].lives[shard].as_ref() else { return };
         if clock.mono >= life.owner.lease_until() {
             return;
@@ -51,6 +57,26 @@ impl World {
             let page = self.store.read(|tables| tables.streams.relay_streams(&name, of, behind, 2));
             relay.take_streams(&page, &record);
         }
+    }
+
+    /// An owner takes a shard over with the relay: where that never ran, it begins here.
+    pub(super) fn note_start(&mut self, shard: usize, record: &StreamShardRecord) {
+        if self.setup.latest_from.is_some() && !record.marks.contains_key(&self.setup.relay) {
+            self.ledger.starting.insert((shard, record.token), record.pos);
+        }
+    }
+
+    /// The first commit of the relay is in: it has begun, and stays with that.
+    pub(super) fn note_started(&mut self, commit: &StreamCommit) {
+        let shard = usize::from(commit.shard.0);
+        if self.ledger.started[shard].is_none() && commit.record.marks.contains_key(&self.setup.relay) {
+            self.ledger.started[shard] = self.ledger.starting.get(&(shard, commit.record.token)).copied();
+        }
+    }
+
+    /// Whether the feed had named a number before the relay of its shard began.
+    pub(super) fn is_before_start(&self, stream: usize, seq: u64) -> bool {
+        self.ledger.was_named_by(stream, seq, self.ledger.started[usize::from(shard_of(stream).0)])
     }
 
     fn seek(&mut self, host: usize, shard: usize) {
@@ -108,6 +134,11 @@ impl World {
         if stands && checkpoint.generation == send.generation && checkpoint.covers(send.seq) {
             let seq = send.seq;
             self.ledger.violation(format!("NEEDLESS stream {stream}: {seq} sent though its checkpoint is durable"));
+        }
+        let start = self.ledger.starting.get(&(shard, token)).copied().or(self.ledger.started[shard]);
+        if send.generation == 0 && self.ledger.was_named_by(stream, send.seq, start) {
+            let seq = send.seq;
+            self.ledger.violation(format!("EARLY the relay sent {seq} of stream {stream}, which was there before it"));
         }
         let resource = self.ledger.by_seq[stream].get(&send.seq).map(|id| self.ledger.events[*id].resource);
         let Some(resource) = resource else {

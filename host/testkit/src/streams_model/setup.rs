@@ -40,6 +40,8 @@ pub(super) struct Setup {
     pub room: Option<(usize, usize)>,
     /// The stream that the broker never takes anything of.
     pub blocked: Option<usize>,
+    /// The relay takes what is appended from this step on; none = it is there from the beginning, and takes all.
+    pub latest_from: Option<u64>,
 }
 
 impl Setup {
@@ -53,7 +55,8 @@ impl Setup {
         let streams = (0..STREAMS).map(stream_of).collect();
         let room = rng.percent(50).then_some((200, 100));
         let blocked = rng.percent(30).then(|| rng.index(STREAMS));
-        Self { hosts, rules, holds, keep, streams, relay: RelayName::new("out").unwrap(), room, blocked }
+        let latest_from = rng.percent(30).then(|| 200 + rng.below(500));
+        Self { hosts, rules, holds, keep, streams, relay: RelayName::new("out").unwrap(), room, blocked, latest_from }
     }
 
     pub fn stream(&self, number: usize) -> &StreamKey {
@@ -73,11 +76,20 @@ impl Setup {
         }
     }
 
-    pub fn relays(&self, record: &StreamShardRecord) -> Relays {
+    /// Whether the relay is configured by then.
+    pub fn has_relay(&self, now: u64) -> bool {
+        self.latest_from.is_none_or(|from| now >= from)
+    }
+
+    pub fn relays(&self, record: &StreamShardRecord, now: u64) -> Relays {
+        if !self.has_relay(now) {
+            return Relays::default();
+        }
         let settings = RelaySettings::new(self.relay.clone(), StreamPattern::parse("**").unwrap());
         let (window_bytes, read_bytes) = self.room.unwrap_or((settings.window_bytes, settings.read_bytes));
         let settings = RelaySettings {
             holds: self.holds,
+            from_latest: self.latest_from.is_some(),
             in_flight_max: 3,
             window_events: 5,
             window_bytes,

@@ -38,6 +38,8 @@ counts! {
     dead,
     seeks,
     overtaken,
+    /// Events that were there before a relay that takes the latest.
+    left_out,
 }
 
 impl Stats {
@@ -64,6 +66,7 @@ impl Stats {
             ("dead", self.dead, 300),
             ("seeks", self.seeks, 100),
             ("overtaken", self.overtaken, 10),
+            ("left_out", self.left_out, 300),
         ];
         counts.into_iter().filter(|(_, count, least)| count < least).map(|(name, ..)| name).collect()
     }

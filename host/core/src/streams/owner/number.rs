@@ -90,7 +90,9 @@ impl StreamOwner {
                 Ok(chunk) if chunk.from < named_to || chunk.last > known.head.last => continue,
                 Ok(chunk) => {
                     let adopted = Arc::new(chunk.adopted(draft.pos, draft.at));
-                    self.index(stream, known, &adopted, draft);
+                    if self.is_rule_kept(Rule::AdoptedAreFound) {
+                        self.index(stream, known, &adopted, draft);
+                    }
                     draft.name(stream, first.max(named_to + 1), chunk.last, Some(Arc::clone(&adopted)));
                     self.counts.adopted += adopted.events.len() as u64;
                     let (last, key) = (chunk.last, stored.last);

@@ -293,7 +293,7 @@ impl FeedReader {
     /// Takes what it asked of a stream of which events are gone. One that never had a wanted event says nothing; the record is read again.
     pub fn take_selected(&mut self, is_selected: bool) -> Followed {
         match self.asks.take() {
-            Some(_) if is_selected => Err(Restart::Expired),
+            Some(_) if is_selected && self.rules.kept(Rule::AskIfSelected) => Err(Restart::Expired),
             stream => {
                 self.others.extend(stream);
                 Ok(())

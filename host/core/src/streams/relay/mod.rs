@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 
 use super::name::StreamKey;
 use super::records::{Checkpoint, StreamShardRecord, StreamWrite};
+use super::rules::Rule;
 use crate::ids::RelayName;
 
 /// A checkpoint that a commit writes, and which words of the broker are in it.
@@ -83,7 +84,7 @@ impl Relays {
         for relay in &self.list {
             let (written, mark) = relay.draft(beat, record, writes);
             record.marks.insert(relay.name().clone(), mark);
-            if relay.start() > 0 {
+            if relay.start() > 0 && relay.settings().rules.kept(Rule::StartIsKept) {
                 record.starts.insert(relay.name().clone(), relay.start());
             }
             flight.of.push((relay.name().clone(), written));

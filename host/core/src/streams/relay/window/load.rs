@@ -13,7 +13,8 @@ impl Window {
     /// unless an operator has sought here.
     pub fn load(&mut self, read: &RelaySlice, by: OrderBy, start: u64, rules: Rules) -> Option<Overtaken> {
         (self.is_fresh, self.is_parked) = (false, false);
-        let start = if self.checkpoint.generation == 0 { start } else { 0 };
+        let is_sought = self.checkpoint.generation > 0 && rules.kept(Rule::SeekBeforeStart);
+        let start = if is_sought { 0 } else { start };
         let slice = &read.slice;
         let overtaken = self.overtake(slice, start, rules);
         'read: for stored in &slice.chunks {
@@ -89,7 +90,7 @@ impl Window {
         let overtaken = Overtaken { from, to, lost: first - from - settled };
         self.covered = to;
         // Nothing that went was behind its start.
-        let is_before_start = start > 0 && slice.rest.gone <= start;
+        let is_before_start = start > 0 && slice.rest.gone <= start && rules.kept(Rule::GoneBeforeStart);
         if is_before_start || overtaken.lost == 0 {
             return None;
         }
