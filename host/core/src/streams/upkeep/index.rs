@@ -57,12 +57,13 @@ impl Indexing {
             if chunk.last <= self.upto {
                 continue;
             }
-            // Whose an event is that can't be read isn't known: who reads through it has to be told, so it isn't left out of anything.
-            let is_known = chunk.events.iter().all(|event| resource(event).is_some());
-            if chunk.from > self.upto || self.rows.len() >= UPKEEP_ROWS_MAX || !is_known {
+            if chunk.from > self.upto || self.rows.len() >= UPKEEP_ROWS_MAX {
                 break;
             }
-            self.rows.extend(last_of_each(chunk));
+            let rows = chunk.events.iter().map(|event| Some((resource(event)?.0, event.seq)));
+            // Whose an event is that can't be read isn't known: who reads through it has to be told, so it isn't left out of anything.
+            let Some(rows) = rows.collect::<Option<BTreeMap<Resource, u64>>>() else { break };
+            self.rows.extend(rows);
             self.upto = chunk.last;
         }
         self.looks += usize::from(self.upto > before);
