@@ -125,9 +125,7 @@ impl World {
         }
         let reader = self.rng.index(self.named.len());
         self.named(reader);
-        if self.rng.percent(50) {
-            let reader = self.rng.index(self.many.len());
-            self.many(reader);
-        }
+        let reader = self.rng.index(self.many.len());
+        self.many(reader);
     }
 }
