@@ -57,12 +57,17 @@ impl Indexing {
             if chunk.last <= self.upto {
                 continue;
             }
-            if chunk.from > self.upto || self.rows.len() >= UPKEEP_ROWS_MAX {
+            if self.rows.len() >= UPKEEP_ROWS_MAX {
                 break;
             }
             let rows = chunk.events.iter().map(|event| Some((resource(event)?.0, event.seq)));
             // Whose an event is that can't be read isn't known: who reads through it has to be told, so it isn't left out of anything.
-            let Some(rows) = rows.collect::<Option<BTreeMap<Resource, u64>>>() else { break };
+            let rows: Option<BTreeMap<Resource, u64>> = rows.collect();
+            let Some(rows) = rows.filter(|_| chunk.from <= self.upto) else {
+                // Nothing behind is for this index: more looks would be in vain.
+                self.looks = INDEX_LOOKS_MAX;
+                break;
+            };
             self.rows.extend(rows);
             self.upto = chunk.last;
         }
@@ -204,7 +209,10 @@ mod tests {
         let mut spoilt = kept.view.chunks[1].as_ref().clone();
         spoilt.events[0].packed = bytes::Bytes::from_static(&[0xFF]);
         kept.view.chunks[1] = Arc::new(spoilt);
-        assert!(kept.apply(index(&kept.view, true)));
+        let mut indexing = Indexing::of(&kept.view.rest);
+        indexing.see(&kept.view, SETTINGS, false);
+        assert!(indexing.is_full(), "it waits for nothing behind that");
+        assert!(kept.apply(indexing.act(&kept.view)));
         assert_eq!((kept.view.rest.indexed, kept.rows.len()), (4, 2));
     }
 
