@@ -1,15 +1,20 @@
 //! Relays: order, a broker that fails, pausing, seeking, dead letters.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
 use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
-use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekRequest, SeekTo};
+use waybill_core::port::service::streams::{AppendRequest, EventInput, RelayState, SeekRequest, SeekTo};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::ErrorKind;
+use waybill_core::streams::event::Body;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::settings::{OnOvertaken, OnRefused, RelayFrom, StreamsSettings};
 use waybill_engine::EngineConfig;
-use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
+use waybill_testkit::fake_transport::{Answer, Gate, ack, blocked, permanent, retryable};
 
 use crate::support::*;
 
@@ -80,6 +85,39 @@ async fn a_failing_broker_keeps_the_order_of_a_key_and_holds_up_no_other() {
     assert!(at("y-1") < at("x-2"), "{ids:?}");
     let after_failures = ids.iter().rposition(|id| id == "x-1").unwrap();
     assert!(at("x-2") > after_failures, "{ids:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_their_destination_does_not_take_hold_up_no_other_however_much_they_have() {
+    let world = World::with(relayed);
+    world.bus.stop_logging();
+    let (is_open, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(BTreeSet::new())));
+    let (opens, takes) = (Arc::clone(&is_open), Arc::clone(&taken));
+    world.bus.tell(move |delivery| {
+        if delivery.destination != "events.z" && !opens.load(Ordering::Acquire) {
+            return blocked("there", "BUSY");
+        }
+        takes.lock().unwrap().insert(delivery.message.id.to_string());
+        ack()
+    });
+    let host = world.start().await;
+    // Together more than the relay has room for.
+    for stream in 0..26 {
+        let event = |number| EventInput {
+            body: Body::Bytes(vec![b'x'; 250_000].into()),
+            ..input(&format!("x{stream}-{number}"))
+        };
+        let events = (0..3).map(event).collect();
+        let request = AppendRequest { stream: key(&format!("a.{stream:02}")), events, expected_seq: None };
+        host.streams.append(request).await.unwrap();
+    }
+    pass(seconds(20)).await;
+    host.append("z", &["z-0"]).await;
+    let count = || taken.lock().unwrap().len();
+    eventually("the other stream's event is taken", async || count() == 1).await;
+    is_open.store(true, Ordering::Release);
+    until_settled(&host).await;
+    assert_eq!(count(), 79);
 }
 
 #[tokio::test(start_paused = true)]
