@@ -58,6 +58,8 @@ pub const LIVE_BYTES: usize = 4 * 1024 * 1024;
 /// Events of one stream beyond its checkpoint that a relay holds in memory, and the bytes of those of all streams of a shard.
 pub const RELAY_WINDOW_EVENTS: usize = 4_096;
 pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
+/// Streams of a shard of which a relay has something in memory.
+pub const RELAY_WINDOWS_MAX: usize = 4_096;
 /// Streams of a shard whose events a relay gave up for others, as they can't be sent for now.
 pub const RELAY_PARKED_MAX: usize = 10_000;
 /// Default of `relay.max_inflight`, in events, a relay and host.

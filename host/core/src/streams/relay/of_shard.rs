@@ -28,6 +28,8 @@ pub struct RelaySettings {
     /// Bounds of one stream's window, in events beyond its checkpoint, and of all of them in bytes.
     pub window_events: usize,
     pub window_bytes: usize,
+    /// Most streams that have something in memory.
+    pub windows_max: usize,
     /// What one read brings, but for a chunk that has more by itself.
     pub read_bytes: usize,
     /// Most streams that gave their room up.
@@ -48,6 +50,7 @@ impl RelaySettings {
             in_flight_max: limits::RELAY_INFLIGHT_DEFAULT,
             window_events: limits::RELAY_WINDOW_EVENTS,
             window_bytes: limits::RELAY_WINDOW_BYTES,
+            windows_max: limits::RELAY_WINDOWS_MAX,
             read_bytes: limits::UPKEEP_BYTES_MAX,
             parked_max: limits::RELAY_PARKED_MAX,
             rules: Rules::default(),

@@ -1,4 +1,5 @@
-//! Part: which windows are read. All of them together have so much room, and none keeps it that can't use it.
+//! Part: which windows are read. All of them together have so much room, and none keeps it that can't use it. Their number is bounded, too:
+//! each look goes over those that are there, and not over a million streams that are behind.
 //!
 //! A stream of which nothing can be sent for now (its destination is away, its key is tried again later) leaves its room to streams that
 //! wait for some: its window is **parked**, and read again when something of it is due. Without that, some streams whose events fill the
@@ -10,6 +11,13 @@ use super::window::Window;
 use crate::streams::name::StreamKey;
 use crate::streams::rules::Rule;
 use crate::time::Monotonic;
+
+/// What of streams is in memory.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    windows: usize,
+    bytes: usize,
+}
 
 /// What is read next, and whether a stream that wants to be read finds no room.
 struct Reads {
@@ -39,17 +47,23 @@ impl Relay {
 
     /// Bytes of all windows.
     pub fn window_bytes(&self) -> usize {
-        self.windows.values().map(Window::bytes).sum()
+        self.held().bytes
+    }
+
+    fn held(&self) -> Held {
+        let bytes = self.windows.values().map(Window::bytes).filter(|bytes| *bytes > 0);
+        bytes.fold(Held::default(), |held, bytes| Held { windows: held.windows + 1, bytes: held.bytes + bytes })
     }
 
     fn reads(&self, count: usize, now: Monotonic, is_left: &impl Fn(&StreamKey) -> bool) -> Reads {
         let settings = &self.settings;
         let is_bounded = settings.rules.kept(Rule::WindowsHaveRoom);
-        let mut bytes = self.window_bytes();
+        let mut held = self.held();
         let mut reads = Reads { wanted: Vec::new(), is_short: false };
         for (stream, behind) in self.work.behind(self.read.as_ref()) {
-            let after = bytes.saturating_add(settings.read_bytes);
-            let is_over = reads.is_short && after > settings.window_bytes;
+            let after = held.bytes.saturating_add(settings.read_bytes);
+            let may_begin = held.windows < settings.windows_max;
+            let is_over = reads.is_short && (after > settings.window_bytes || !may_begin);
             if reads.wanted.len() >= count || is_over {
                 break;
             }
@@ -64,9 +78,10 @@ impl Relay {
             // What is in memory of a stream mustn't keep the others out: it has more only while half of the room is free.
             let is_loaded = window.is_some_and(|window| window.bytes() > 0);
             let room = if is_loaded { settings.window_bytes / 2 } else { settings.window_bytes };
-            if after <= room || bytes == 0 || !is_bounded {
+            let has_room = after <= room && (is_loaded || may_begin);
+            if has_room || held.bytes == 0 || !is_bounded {
                 reads.wanted.push((stream.clone(), from));
-                bytes = after;
+                held = Held { windows: held.windows + usize::from(!is_loaded), bytes: after };
             } else {
                 reads.is_short = true;
             }
@@ -77,19 +92,19 @@ impl Relay {
     /// Parks windows of which nothing can be sent, until there is room for whoever waits; with `has_more` also those that are still to be
     /// read.
     fn park(&mut self, has_more: bool, now: Monotonic) {
+        let mut held = self.held();
         let Self { windows, work, settings, .. } = self;
-        let mut bytes: usize = windows.values().map(Window::bytes).sum();
         let mut parked = windows.values().filter(|window| window.is_parked()).count();
         for (stream, window) in windows {
-            let is_done = bytes.saturating_add(settings.read_bytes) <= settings.window_bytes / 2;
-            if is_done || parked >= settings.parked_max {
+            let is_free = held.bytes.saturating_add(settings.read_bytes) <= settings.window_bytes / 2;
+            if (is_free && held.windows <= settings.windows_max / 2) || parked >= settings.parked_max {
                 return;
             }
             let named_to = work.get(stream).map_or(0, |behind| behind.named_to);
             let is_wanted = wanted_from(Some(&*window), named_to, settings.window_events).is_some();
-            let held = window.bytes();
+            let bytes = window.bytes();
             if is_wanted == has_more && window.park(now) {
-                bytes -= held;
+                held = Held { windows: held.windows - 1, bytes: held.bytes - bytes };
                 parked += 1;
             }
         }

@@ -421,6 +421,23 @@ fn only_so_many_streams_leave_their_room() {
 }
 
 #[test]
+fn only_so_many_streams_are_in_memory() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let mut relay = Relay::new(RelaySettings { windows_max: 2, ..settings }, &record(0));
+    let of = |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+    relay.take_feed(&[of("a", 1), of("b", 2), of("c", 3)], &record(3));
+    let wanted = |relay: &mut Relay| relay.windows_wanted(9, Monotonic::default(), |_| false);
+    assert_eq!(wanted(&mut relay), [(stream("a"), 0), (stream("b"), 0)]);
+    relay.take_window(&stream("a"), &stored(1, "aa"));
+    assert_eq!(wanted(&mut relay), [(stream("b"), 0)]);
+    relay.take_window(&stream("b"), &stored(1, "aa"));
+    assert!(wanted(&mut relay).is_empty());
+    assert_eq!(relay.sends(Monotonic::default(), 9).len(), 2);
+    assert!(relay.answer(&stream("a"), 1, 0, RelayOutcome::Again(Monotonic(Duration::from_secs(5)))));
+    assert_eq!(wanted(&mut relay), [(stream("c"), 0)], "one of which nothing can be sent makes room here, too");
+}
+
+#[test]
 fn what_was_settled_beyond_the_checkpoint_isnt_lost_when_it_is_trimmed() {
     let trimmed = |done: &[u64]| {
         let mut read = stored(4, "a");
