@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use waybill_core::ids::{EventId, RelayName, ShardId, Tenant};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Page;
@@ -34,6 +35,8 @@ pub struct FakeStreams {
     pub script: Mutex<Option<Script>>,
     /// A subscription waits at the end of its script.
     pub waits: Mutex<bool>,
+    /// Cuts one off.
+    pub cut: Arc<Notify>,
 }
 
 /// An event of a stream of this tenant.
@@ -207,7 +210,8 @@ impl StreamService for FakeStreams {
         let events =
             || VecDeque::from([Ok(vec![piece(tenant.as_str(), "task", 4), piece(tenant.as_str(), "hidden", 5)])]);
         let script = self.script.lock().take().unwrap_or_else(events);
-        Ok(Box::new(FakeSubscription { script, waits: *self.waits.lock(), cursor: None }))
+        let (waits, cut) = (*self.waits.lock(), Arc::clone(&self.cut));
+        Ok(Box::new(FakeSubscription { script, waits, cut, cursor: None }))
     }
     async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Served<StreamActed> {
         let StreamAct { stream, is_plan, actor, reason } = act;
@@ -275,6 +279,7 @@ impl StreamService for FakeStreams {
 struct FakeSubscription {
     script: Script,
     waits: bool,
+    cut: Arc<Notify>,
     cursor: Option<Arc<str>>,
 }
 
@@ -295,6 +300,7 @@ impl Subscription for FakeSubscription {
         self.cursor.clone()
     }
     fn cut(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::pending())
+        let cut = Arc::clone(&self.cut);
+        Box::pin(async move { cut.notified().await })
     }
 }
