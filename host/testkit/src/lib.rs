@@ -13,6 +13,7 @@
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
+//! | [`grpc_subscriber`] | event streams over gRPC as a client has them |
 //! | [`inbound`] | real hosts with an inbox and with tables, while everything around them is killed |
 //! | [`inbox_model`] | the randomised check of the inbox, on the real owner and the reference store |
 //! | [`kill`] | the kill -9 harness |
@@ -45,6 +46,7 @@ pub mod fake_transport;
 pub mod golden;
 pub mod idempotency_model;
 pub mod inbound;
+pub mod grpc_subscriber;
 pub mod inbox_model;
 pub mod kill;
 pub mod ledger;
