@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`api`] | a small client of the HTTP API |
 //! | [`brokers`] | the brokers that there are, and how each is measured |
+//! | [`browser`] | a real chromium with a page of another site |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
 //! | [`fake_participant`] | a participant whose steps a test writes |
@@ -36,6 +37,7 @@
 
 pub mod api;
 pub mod brokers;
+pub mod browser;
 pub mod conformance;
 pub mod direct_model;
 pub mod fake_handler;
