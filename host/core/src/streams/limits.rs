@@ -34,6 +34,8 @@ pub const SEALED_EVENTS: usize = 64;
 pub const SEALED_BYTES: usize = 256 * 1024;
 /// Chunks that become one when they are merged: each event is written at most twice more.
 pub const MERGE_FAN: usize = 16;
+/// Chunks that one act of merging takes: it mustn't hold up those who append.
+pub const MERGE_CHUNKS_MAX: usize = 1_024;
 /// Bytes of chunks that one act of upkeep reads and writes.
 pub const UPKEEP_BYTES_MAX: usize = 1024 * 1024;
 /// Rows that one act of upkeep makes or takes away, and those of one chunk more.

@@ -71,7 +71,7 @@ impl Scene {
             0 | 1 => {
                 // Whoever merges what an index has seen begins that again.
                 self.indexing = None;
-                merge(&view, settings, rules)
+                merge(&view, settings, rules).map(|merged| merged.act)
             }
             2 => {
                 let keep = Retention { keep_count: Some(self.rng.below(40)), ..Retention::default() };

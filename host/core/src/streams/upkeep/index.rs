@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(kept.rows.len(), 3, "{:?}", kept.rows);
         // What compaction has left is small again, and becomes one.
         let small = MergeSettings { fan: 3, sealed_events: 100, ..SETTINGS };
-        assert!(kept.apply(merge(&kept.view, small, rules)));
+        assert!(kept.apply(merge(&kept.view, small, rules).map(|merged| merged.act)));
         kept.is_exact();
     }
 
@@ -287,7 +287,7 @@ mod tests {
         kept.apply(index(&kept.view, true));
         assert_eq!(kept.rows.len(), 4);
         let small = MergeSettings { fan: 3, sealed_events: 100, ..SETTINGS };
-        assert!(kept.apply(merge(&kept.view, small, Rules::default())));
+        assert!(kept.apply(merge(&kept.view, small, Rules::default()).map(|merged| merged.act)));
         kept.is_exact();
         assert_eq!(kept.view.chunks.len(), 1);
         assert_eq!(kept.rows.len(), 2, "that of a lies behind what is indexed, and is read as it is");

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use compact::{Latest, compact};
 pub use due::due;
 pub use index::Indexing;
-pub use merge::{MergeSettings, merge, waiting};
+pub use merge::{MergeSettings, Merged, merge, sealed_to, waiting};
 pub use trim::trim;
 
 use super::chunk::Chunk;

@@ -1,20 +1,35 @@
-//! The index of resources. A stream is gone through for it while nothing of it is merged, by the same looks; the rows of several looks go into
-//! one commit, for also a commit that makes nothing but rows holds up those who append.
+//! The index of resources. A stream is gone through for it behind those who append: while they do, one stream at a time, a commit a second.
+//! The rows of several looks go into one commit, for also a commit that makes nothing but rows holds up those who append.
 
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::upkeep::{Act, Indexing, MergeSettings, UpkeepView};
 
-use super::{Job, Stage, Upkeep};
+use super::{AGES_EVERY, Job, Stage, Upkeep};
 
 impl Upkeep {
-    /// Goes on with the index of a stream of which nothing is to be merged as it was read.
-    pub(super) fn index(&mut self, view: &UpkeepView, is_all: bool) -> Option<Act> {
+    /// Streams of which something may be sealed that the index lacks are looked at; one of them while something is appended.
+    pub(super) fn index_in_turn(&mut self) {
+        let most = if self.is_busy() { 1 } else { usize::MAX };
+        let turn: Vec<StreamKey> = self.notes.unindexed(self.indexed.as_ref()).take(most).cloned().collect();
+        for stream in turn {
+            self.queue(stream.clone(), Some(Stage::Index));
+            self.indexed = Some(stream);
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.appended_at.is_some_and(|at| at.elapsed() < AGES_EVERY)
+    }
+
+    /// Goes on with the index of a stream. Answers the act, if it is time for one, and whether it left something of what was read.
+    pub(super) fn index(&mut self, view: &UpkeepView, is_all: bool) -> (Option<Act>, bool) {
         let mut indexing = self.taken_up(view);
         indexing.see(view, MergeSettings::default(), is_all);
-        let act = if is_all || indexing.is_full() { indexing.act(view) } else { None };
+        let is_full = indexing.is_full();
+        let act = if is_all || is_full { indexing.act(view) } else { None };
         // Until they are in, the rows stay at hand.
         self.indexing = indexing.is_ahead(&view.rest).then(|| (view.stream.clone(), indexing));
-        act
+        (act, is_full)
     }
 
     fn taken_up(&mut self, view: &UpkeepView) -> Indexing {
@@ -37,24 +52,38 @@ impl Upkeep {
     fn forget_indexing(&mut self) {
         let Some((stream, indexing)) = self.indexing.take() else { return };
         if let Some(note) = self.notes.get_mut(&stream) {
-            note.sealed_to = note.sealed_to.min(indexing.stored());
+            note.indexed_to = note.indexed_to.min(indexing.stored());
         }
     }
 
-    /// Goes on behind what was read, in which there is nothing to merge. Other streams wait for that only as long as rows aren't written.
-    pub(super) fn merge_behind(&mut self, stream: StreamKey) {
-        if self.indexing.is_none() {
-            return self.queue(stream, Some(Stage::Merge));
+    /// Nothing is written yet of what was read: the rows go into a commit with what lies behind, if anything does.
+    pub(super) fn index_behind(&mut self, stream: StreamKey, view: &UpkeepView, is_all: bool) {
+        let mine = self.indexing.as_ref().filter(|(of, _)| *of == stream);
+        let upto = mine.map_or_else(|| Indexing::of(&view.rest).upto(), |(_, indexing)| indexing.upto());
+        // It can't go on over what can't be read, or isn't named yet.
+        let goes_on = !is_all && view.chunks.last().is_some_and(|last| upto >= last.last);
+        let Some(note) = self.notes.get_mut(&stream) else { return };
+        (note.indexed_to, note.is_indexed, note.is_queued) = (upto, !goes_on, goes_on);
+        if goes_on {
+            self.queue.push_front(Job { stream, stage: Stage::Index });
         }
-        self.notes.get_mut(&stream).into_iter().for_each(|note| note.is_queued = true);
-        self.queue.push_front(Job { stream, stage: Stage::Merge });
     }
 
-    /// The rows are in: nothing up to there is merged any more.
+    /// The rows are in.
     pub(super) fn indexed(&mut self, stream: &StreamKey, upto: u64) {
         self.indexing = None;
         if let Some(note) = self.notes.get_mut(stream) {
-            note.sealed_to = note.sealed_to.max(upto);
+            note.indexed_to = note.indexed_to.max(upto);
+        }
+    }
+
+    /// What lies behind is indexed at once, or when it is the stream's turn again.
+    pub(super) fn index_goes_on(&mut self, job: Job, goes_on: bool) {
+        if goes_on && !self.is_busy() {
+            return self.queue.push_back(job);
+        }
+        if let Some(note) = self.notes.get_mut(&job.stream) {
+            (note.is_indexed, note.is_queued) = (!goes_on, false);
         }
     }
 }
@@ -81,7 +110,7 @@ mod tests {
     use waybill_testkit::conformance::stream_samples::{ALL_BYTES, Writer, admitted, chunk, event, put_chunk, stream};
     use waybill_testkit::memory_store::MemoryStore;
 
-    use super::super::{AGES_EVERY, UpkeepAsk};
+    use super::super::UpkeepAsk;
     use super::*;
     use crate::streams::due::DueLooks;
     use crate::streams::meter::StreamMeter;
