@@ -11,21 +11,26 @@
 //! | `token` | the cursor of a reader of many streams |
 //! | `scan` | replaying many streams by name |
 //! | `follow` | a reader of many streams: scan, feed, live |
+//! | `wants` | what that one asks for, and how it ends |
+//! | `positions` | where it begins in streams of which its client kept a number |
 
 mod follow;
 mod named;
 mod page;
+mod positions;
 mod ring;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod token;
+mod wants;
 
-pub use follow::{FeedReader, FeedWants, Followed, Restart};
+pub use follow::FeedReader;
 pub use named::{NamedReader, NamedWants};
 pub use page::{Page, PageError, PageLimits, page};
 pub use ring::{LiveEntry, LivePart, Looked, Ring};
 pub use token::{Place, Token, TokenError};
+pub use wants::{FeedWants, Followed, Restart};
 
 use super::chunk::StoredEvent;
 use super::envelope::EventHead;
