@@ -121,12 +121,16 @@ pub const AUDIT: &str = "waybill_audit";
 pub const KV: &str = "plugin_kv";
 /// What one scope of [`KV`] holds: `scope`. Every write of the scope writes it, so that two can't overdraw the quota.
 pub const KV_SCOPE: &str = "plugin_kv_scope";
-/// Settings for `fn::waybill::enqueue`: `limits`. What has to be known of the store as a whole, each under its name.
+/// Settings for `fn::waybill::enqueue` and `fn::waybill::append`: `limits` and `event_limits`. What has to be known of the store as a whole, each
+/// under its name.
 pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
+/// Where functions put what its owner takes: also those that a client calls in his own transaction, and events of his tables.
+pub const DOORSTEPS: [&str; 2] = [DOOR, STREAM_DOOR];
+
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 59] = [
+pub const OWN: [&str; 60] = [
     OUTBOX,
     DATA,
     DOOR,

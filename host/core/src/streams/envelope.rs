@@ -49,32 +49,31 @@ pub fn pack(event: &Event) -> Vec<u8> {
     let mut out = Vec::with_capacity(160 + payload);
     put_text(&mut out, EVENT_ID, event.id.as_str());
     put_number(&mut out, TS_MS, event.ts.0);
-    pack_content(event, &mut |bytes| out.extend_from_slice(bytes));
+    put_content(&mut out, event);
     out
 }
 
-/// Everything but id and time, piece by piece.
-pub(super) fn pack_content(event: &Event, take: &mut impl FnMut(&[u8])) {
-    let mut out = Vec::new();
-    put_text(&mut out, RESOURCE_TYPE, &event.resource_type);
-    put_text(&mut out, RESOURCE_ID, &event.resource_id);
+/// Everything but id and time.
+fn put_content(out: &mut Vec<u8>, event: &Event) {
+    put_text(out, RESOURCE_TYPE, &event.resource_type);
+    put_text(out, RESOURCE_ID, &event.resource_id);
     // An enum is an int32, and a negative one has its sign in all 64 bits.
-    put_number(&mut out, OP, i64::from(event.op.0).cast_unsigned());
-    put_number(&mut out, SCHEMA_VERSION, u64::from(event.schema_version));
-    put_text(&mut out, NODE_UUID, event.node_uuid.as_deref().unwrap_or_default());
-    put_text(&mut out, CORRELATION_ID, event.correlation_id.as_deref().unwrap_or_default());
-    put_text(&mut out, CAUSE, event.cause.as_deref().unwrap_or_default());
+    put_number(out, OP, i64::from(event.op.0).cast_unsigned());
+    put_number(out, SCHEMA_VERSION, u64::from(event.schema_version));
+    put_text(out, NODE_UUID, event.node_uuid.as_deref().unwrap_or_default());
+    put_text(out, CORRELATION_ID, event.correlation_id.as_deref().unwrap_or_default());
+    put_text(out, CAUSE, event.cause.as_deref().unwrap_or_default());
     for (name, value) in &event.headers {
         let mut pair = Vec::with_capacity(name.len() + value.len() + 6);
         put_text(&mut pair, 1, name);
         put_text(&mut pair, 2, value);
-        put_bytes(&mut out, HEADERS, &pair);
+        put_bytes(out, HEADERS, &pair);
     }
-    put_text(&mut out, CONTENT_TYPE, event.content_type.as_deref().unwrap_or_default());
+    put_text(out, CONTENT_TYPE, event.content_type.as_deref().unwrap_or_default());
     match &event.body {
         Body::None => {}
-        Body::Any { type_url, value } => put_bytes(&mut out, PAYLOAD, &any(type_url, value)),
-        Body::Bytes(bytes) => put_bytes(&mut out, PAYLOAD_BYTES, bytes),
+        Body::Any { type_url, value } => put_bytes(out, PAYLOAD, &any(type_url, value)),
+        Body::Bytes(bytes) => put_bytes(out, PAYLOAD_BYTES, bytes),
         Body::Blob { bytes, crc, type_url } => {
             let mut place = Vec::new();
             put_number(&mut place, 1, u64::from(*crc));
@@ -82,10 +81,9 @@ pub(super) fn pack_content(event: &Event, take: &mut impl FnMut(&[u8])) {
             if let Some(type_url) = type_url {
                 put_bytes(&mut place, 3, type_url.as_bytes());
             }
-            put_bytes(&mut out, BLOB, &place);
+            put_bytes(out, BLOB, &place);
         }
     }
-    take(&out);
 }
 
 fn any(type_url: &str, value: &[u8]) -> Vec<u8> {

@@ -147,6 +147,11 @@ mod tests {
     fn a_sagas_history_has_a_name_whatever_its_id() {
         let name = StreamName::of_saga("order 7/\u{e4}%").unwrap();
         assert_eq!(name.as_str(), "saga.order%207%2F%C3%A4%25");
+
+    /// A regular expression that matches the same names, for who can't call [`Self::matches`]: functions in the database.
+    pub fn regex(&self) -> String {
+        self.parts.regex_of_dotted()
+    }
         assert!(name.is_saga() && StreamName::new(name.as_str()).is_ok());
         assert!(StreamName::new("saga.a%2").is_err() && StreamName::new("saga.a%zz").is_err());
         assert!(!StreamName::new("sagas.a").unwrap().is_saga());
@@ -179,3 +184,10 @@ mod tests {
         assert!(StreamPattern::parse("a.**.b").is_err() && StreamPattern::parse("").is_err());
     }
 }
+
+    #[test]
+    fn a_pattern_is_a_regular_expression_over_the_whole_name_or_its_beginning() {
+        let regex = |pattern| StreamPattern::parse(pattern).unwrap().regex();
+        assert_eq!(regex("task.*.h-*"), r"^task\x2E[^\x2E]*\x2Eh\x2D[^\x2E]*$");
+        assert_eq!((regex("task.**").as_str(), regex("**").as_str()), (r"^task\x2E", "^"));
+    }

@@ -23,7 +23,7 @@ use waybill_surreal::{
 
 use super::columns::error_text;
 use super::door::raw;
-use super::{encoded, lacks, unreadable};
+use super::{encoded, event_object, lacks, unreadable};
 use crate::codec::CodecError;
 use crate::codec::streams::{
     decode_append, decode_dead, decode_feed, decode_marks, decode_settled, digest, encode_append, encode_dead,
@@ -85,7 +85,11 @@ pub fn of_blob(payload: &Bytes) -> Object {
 pub fn chunk(row: &Row) -> Result<StoredChunk, StoreError> {
     let last = chunk_last(&row.key).ok_or_else(|| lacks(EVENT, &row.key, "id"))?;
     let Some(data) = bytes_of(row.fields.get("data")) else {
-        return Ok(StoredChunk { last, chunk: Err("it has no field data with bytes".to_owned()) });
+        let chunk = match event_object::object_in(&row.fields) {
+            Some(event) => event_object::chunk(&row.key, last, &row.fields, event).map_err(|error| error.to_string()),
+            None => Err("it has neither packed events nor one as an object".to_owned()),
+        };
+        return Ok(StoredChunk { last, chunk: chunk.map(Arc::new) });
     };
     match Chunk::unpack(&data) {
         Ok(chunk) => Ok(StoredChunk { last, chunk: Ok(Arc::new(chunk)) }),
@@ -120,7 +124,12 @@ pub fn door(row: Row) -> Result<StreamDoorRow, StoreError> {
     let content = match bytes_of(fields.get("data")) {
         Some(data) => decode_append(&data).map(|append| DoorContent::Append(Arc::new(append))),
         None if bool_of(fields.get("adopt")) == Some(true) => note(&fields).map(DoorContent::Look),
-        None => Err(CodecError::Damaged("it has neither encoded events nor a stream to adopt in".to_owned())),
+        None => match event_object::object_in(&fields) {
+            Some(event) => {
+                event_object::append(&key, &fields, event).map(|append| DoorContent::Append(Arc::new(append)))
+            }
+            None => Err(CodecError::Damaged("it has neither an event nor a stream to adopt in".to_owned())),
+        },
     };
     match content {
         Ok(content) => Ok(StreamDoorRow { key, content: Ok(content) }),

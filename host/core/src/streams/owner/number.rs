@@ -96,7 +96,10 @@ impl StreamOwner {
                     draft.name(stream, first.max(named_to + 1), chunk.last, Some(Arc::clone(&adopted)));
                     self.counts.adopted += adopted.events.len() as u64;
                     let (last, key) = (chunk.last, stored.last);
-                    draft.write(StreamWrite::PutChunk { stream: stream.clone(), key, chunk: adopted });
+                    // A large payload lies in it still where it was written in the database itself.
+                    for write in blob::put_chunk(stream, key, &adopted) {
+                        draft.write(write);
+                    }
                     last
                 }
                 // It stays as it is, and readers get an error at its range.
