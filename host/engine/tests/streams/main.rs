@@ -16,6 +16,7 @@ mod owners;
 mod relay;
 mod reload;
 mod retention;
+mod runs;
 mod seam;
 mod support;
 mod takeover;

@@ -93,6 +93,8 @@ pub struct Relay {
     pub(super) read: Option<StreamKey>,
     /// Events that retention took before it had them.
     overtaken: u64,
+    /// Most events of a key that are sent together, behind each other in one call.
+    run_max: usize,
 }
 
 impl Relay {
@@ -112,7 +114,13 @@ impl Relay {
             served: None,
             read: None,
             overtaken: 0,
+            run_max: 1,
         }
+    }
+
+    /// Most events of a key that are sent together: whoever takes them keeps their order, and has none behind one that it doesn't take.
+    pub fn set_run_max(&mut self, run_max: usize) {
+        self.run_max = run_max;
     }
 
     pub fn name(&self) -> &RelayName {
@@ -231,7 +239,7 @@ impl Relay {
             if room == 0 {
                 break;
             }
-            let some = window.sends(stream, now, room, self.settings.rules);
+            let some = window.sends(stream, now, room, self.run_max, self.settings.rules);
             room -= some.len();
             if !some.is_empty() {
                 served = Some(stream.clone());

@@ -127,6 +127,44 @@ fn of_a_key_the_earliest_unsettled_event_goes_and_the_checkpoint_is_the_settled_
 }
 
 #[test]
+fn of_a_key_the_earliest_unsettled_events_go_together_where_runs_are_kept() {
+    let mut relays = relay(&stored(1, "aabaaba"));
+    one(&mut relays).set_run_max(3);
+    assert_eq!(sent(&mut relays), [1, 2, 3, 4, 6], "three of a, and all of b");
+    answer(&mut relays, 1, RelayOutcome::Acknowledged);
+    assert_eq!(sent(&mut relays), [0_u64; 0], "others of a are under way");
+    // The second failed, and the third went back untried.
+    answer(&mut relays, 2, RelayOutcome::Failed(Monotonic(Duration::from_secs(2))));
+    answer(&mut relays, 4, RelayOutcome::Again(Monotonic(Duration::from_secs(1))));
+    let at = |relays: &mut Relays, secs: u64| -> Vec<u64> {
+        one(relays).sends(Monotonic(Duration::from_secs(secs)), 99).iter().map(|send| send.seq).collect()
+    };
+    assert_eq!(at(&mut relays, 1), [0_u64; 0], "nothing overtakes it");
+    assert_eq!(at(&mut relays, 2), [2, 4, 5]);
+    answer(&mut relays, 2, refused());
+    answer(&mut relays, 4, RelayOutcome::Again(Monotonic::default()));
+    answer(&mut relays, 5, RelayOutcome::Again(Monotonic::default()));
+    assert_eq!(at(&mut relays, 3), [0_u64; 0], "its dead letter isn't durable yet");
+    let (flight, ..) = drafted(&relays);
+    relays.applied(flight);
+    assert_eq!(at(&mut relays, 3), [4, 5, 7]);
+}
+
+#[test]
+fn what_has_no_key_goes_alone_where_runs_are_kept_too() {
+    let settings = RelaySettings {
+        order_by: OrderBy::Node,
+        ..RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap())
+    };
+    let mut relay = Relay::new(settings, &record(0));
+    relay.take_feed(&(1..=2).map(named).collect::<Vec<_>>(), &record(2));
+    relay.take_window(&stream("a"), &stored(1, "ab"));
+    relay.set_run_max(9);
+    let seqs: Vec<u64> = relay.sends(Monotonic::default(), 99).iter().map(|send| send.seq).collect();
+    assert_eq!(seqs, [1], "the events of no node have no key that a transport could keep them in order by");
+}
+
+#[test]
 fn a_refusal_frees_its_key_when_its_dead_letter_is_durable() {
     let mut relays = relay(&stored(1, "aa"));
     assert_eq!(sent(&mut relays), [1]);

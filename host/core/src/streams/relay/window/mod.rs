@@ -183,12 +183,21 @@ impl Window {
         self.checkpoint.covers(seq) || self.acknowledged.contains(&seq) || self.refused.contains_key(&seq)
     }
 
-    /// What may be sent now, at most `room`: no earlier event of its key is unsettled.
-    pub fn sends(&mut self, stream: &StreamKey, now: Monotonic, room: usize, rules: Rules) -> Vec<RelaySend> {
+    /// What may be sent now, at most `room`: no earlier event of its key is unsettled, but for those that go with it. `run_max`: most events
+    /// of a key that go together.
+    pub fn sends(
+        &mut self,
+        stream: &StreamKey,
+        now: Monotonic,
+        room: usize,
+        run_max: usize,
+        rules: Rules,
+    ) -> Vec<RelaySend> {
         if self.seek.is_some() && rules.kept(Rule::SeekWaits) {
             return Vec::new();
         }
-        let (mut sends, mut busy) = (Vec::new(), BTreeSet::new());
+        // How many of a key go now; as many as may when no other one of it goes.
+        let (mut sends, mut runs) = (Vec::new(), BTreeMap::new());
         for (seq, event) in &self.events {
             if sends.len() >= room {
                 break;
@@ -199,13 +208,18 @@ impl Window {
             if self.refused.contains_key(seq) {
                 // Its dead letter isn't durable yet: its key waits.
                 if rules.kept(Rule::DeadBeforeNext) {
-                    busy.insert(event.key.as_str());
+                    runs.insert(event.key.as_str(), usize::MAX);
                 }
                 continue;
             }
-            let is_first = busy.insert(event.key.as_str()) || !rules.kept(Rule::OneOfAKey);
+            let run = runs.entry(event.key.as_str()).or_insert(0_usize);
+            // What has no key at the broker isn't kept in order by it.
+            let most = if event.key.is_empty() { 1 } else { run_max.max(1) };
+            let is_next = *run < most || !rules.kept(Rule::OneOfAKey);
             let is_due = self.again.get(seq).is_none_or(|at| *at <= now);
-            if is_first && is_due && !self.in_flight.contains(seq) {
+            let goes = is_next && is_due && !self.in_flight.contains(seq);
+            *run = if goes { run.saturating_add(1) } else { usize::MAX };
+            if goes {
                 sends.push(RelaySend {
                     stream: stream.clone(),
                     seq: *seq,
