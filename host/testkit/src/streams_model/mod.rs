@@ -5,9 +5,9 @@
 //! doorstep, straight to owners, and at expected numbers; they commit late, hear nothing and try again. Five readers read one stream each,
 //! two read all of them, two the events of a node, on rings of three entries that lose some. A relay, which in half of the runs holds
 //! retention back and in some takes only what comes from some step on, sends to a broker that acknowledges, refuses, loses the answer or
-//! stores late, and in some runs never takes anything of one stream; in half of them its windows have little room. Between any two commits
-//! hosts crash, stand still for longer than their lease, get no word of a commit (it goes in, goes in late, or never). Every choice comes
-//! from the seed.
+//! stores late, and in some runs never takes anything of one stream; in half of them its windows have little room. Where there are two
+//! hosts it sends several events of a key at once, of which each is taken when the one before is. Between any two commits hosts crash,
+//! stand still for longer than their lease, get no word of a commit (it goes in, goes in late, or never). Every choice comes from the seed.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,5 +1,7 @@
 //! The relay at the owner: it takes the feed, reads windows, sends. In some runs it comes later, and takes what is appended from then on.
 
+use std::collections::BTreeMap;
+
 use waybill_core::ids::ShardId;
 use waybill_core::port::stream_store::ShardOf;
 use waybill_core::streams::records::{StreamCommit, StreamShardRecord};
@@ -28,12 +30,14 @@ impl World {
         }
         self.read_windows(host, shard);
         let count_max = self.rng.index(4);
-        let name = self.setup.relay.clone();
+        let (name, run_max) = (self.setup.relay.clone(), self.setup.run_max);
         let Some(life) = self.hosts[host].lives[shard].as_mut() else { return };
         let token = life.token;
         let Some(relay) = life.owner.relays_mut().get_mut(&name) else { return };
+        relay.set_run_max(run_max);
+        let mut before = BTreeMap::new();
         for send in relay.sends(clock.mono, count_max) {
-            self.send(host, shard, token, &send);
+            self.send(host, shard, token, &send, &mut before);
         }
     }
 
@@ -124,7 +128,15 @@ impl World {
         }
     }
 
-    fn send(&mut self, host: usize, shard: usize, token: u64, send: &RelaySend) {
+    /// `before`: of each key of a stream the last event of the same call: when it is answered, and whether it is acknowledged then.
+    fn send(
+        &mut self,
+        host: usize,
+        shard: usize,
+        token: u64,
+        send: &RelaySend,
+        before: &mut BTreeMap<(usize, u8), (u64, bool)>,
+    ) {
         self.ledger.stats.sends += 1;
         let stream = self.setup.number(&send.stream);
         let (stands, checkpoint) = self.store.read(|tables| {
@@ -147,9 +159,18 @@ impl World {
         };
         let now = self.now;
         let lands = now + 1 + if self.rng.one_in(8) { self.rng.below(90) } else { self.rng.below(5) };
-        let answers = lands + 1 + self.rng.below(6);
+        let takes = 1 + self.rng.below(6);
         // It is lost, whatever the dice say.
         let fate = if self.setup.blocked == Some(stream) { 1 } else { self.rng.below(20) };
+        let (lands, fate) = match before.get(&(stream, resource)) {
+            Some((answered, true)) => (lands.max(answered + 1), fate),
+            // It isn't sent.
+            Some((answered, false)) => (lands.max(*answered), 1),
+            None => (lands, fate),
+        };
+        let answers = lands + takes;
+        let is_behind = before.insert((stream, resource), (answers, fate > 4)).is_some();
+        self.ledger.stats.behind += u64::from(is_behind);
         self.broker.sent.push(Sent::new(host, token, stream, send, resource, lands, answers, fate));
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Setup {
     pub blocked: Option<usize>,
     /// The relay takes what is appended from this step on; none = it is there from the beginning, and takes all.
     pub latest_from: Option<u64>,
+    /// Most events of a key that the relay sends together, to a broker that takes them one behind the other.
+    pub run_max: usize,
 }
 
 impl Setup {
@@ -56,7 +58,8 @@ impl Setup {
         let room = rng.percent(50).then_some((200, 100));
         let blocked = rng.percent(30).then(|| rng.index(STREAMS));
         let latest_from = rng.percent(30).then(|| 200 + rng.below(500));
-        Self { hosts, rules, holds, keep, streams, relay: RelayName::new("out").unwrap(), room, blocked, latest_from }
+        let (relay, run_max) = (RelayName::new("out").unwrap(), if hosts == 2 { 3 } else { 1 });
+        Self { hosts, rules, holds, keep, streams, relay, room, blocked, latest_from, run_max }
     }
 
     pub fn stream(&self, number: usize) -> &StreamKey {

@@ -29,9 +29,13 @@ counts! {
     lagged,
     expired,
     resumed,
+    /// Readers of all streams that came back with the numbers that they had.
+    by_numbers,
     /// Readers of all streams that scanned again.
     rescans,
     sends,
+    /// Of these the ones that went behind another one of their key, in the same call.
+    behind,
     arrivals,
     /// Arrivals that were repeats.
     repeats,
@@ -61,6 +65,8 @@ impl Stats {
             ("lagged", self.lagged, 100),
             ("expired", self.expired, 100),
             ("resumed", self.resumed, 1_000),
+            ("behind", self.behind, 100),
+            ("by_numbers", self.by_numbers, 50),
             ("rescans", self.rescans, 50),
             ("repeats", self.repeats, 300),
             ("dead", self.dead, 300),
