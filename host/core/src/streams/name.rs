@@ -127,6 +127,11 @@ impl StreamPattern {
     pub fn matches(&self, name: &StreamName) -> bool {
         self.parts.matches(name.as_str().split('.'))
     }
+
+    /// A regular expression that matches the same names, for who can't call [`Self::matches`]: functions in the database.
+    pub fn regex(&self) -> String {
+        self.parts.regex_of_dotted()
+    }
 }
 
 #[cfg(test)]
@@ -147,11 +152,6 @@ mod tests {
     fn a_sagas_history_has_a_name_whatever_its_id() {
         let name = StreamName::of_saga("order 7/\u{e4}%").unwrap();
         assert_eq!(name.as_str(), "saga.order%207%2F%C3%A4%25");
-
-    /// A regular expression that matches the same names, for who can't call [`Self::matches`]: functions in the database.
-    pub fn regex(&self) -> String {
-        self.parts.regex_of_dotted()
-    }
         assert!(name.is_saga() && StreamName::new(name.as_str()).is_ok());
         assert!(StreamName::new("saga.a%2").is_err() && StreamName::new("saga.a%zz").is_err());
         assert!(!StreamName::new("sagas.a").unwrap().is_saga());
@@ -183,7 +183,6 @@ mod tests {
         assert!(!matches("task.*", "task.node.1") && !matches("task.**", "task"));
         assert!(StreamPattern::parse("a.**.b").is_err() && StreamPattern::parse("").is_err());
     }
-}
 
     #[test]
     fn a_pattern_is_a_regular_expression_over_the_whole_name_or_its_beginning() {
@@ -191,3 +190,4 @@ mod tests {
         assert_eq!(regex("task.*.h-*"), r"^task\x2E[^\x2E]*\x2Eh\x2D[^\x2E]*$");
         assert_eq!((regex("task.**").as_str(), regex("**").as_str()), (r"^task\x2E", "^"));
     }
+}
