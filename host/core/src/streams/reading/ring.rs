@@ -107,6 +107,7 @@ pub struct Ring {
     next: u64,
     entries: VecDeque<Arc<LiveEntry>>,
     bytes: usize,
+    calls: u64,
 }
 
 impl Ring {
@@ -127,6 +128,16 @@ impl Ring {
         self.next += self.entries.len() as u64 + 1;
         self.entries.clear();
         self.bytes = 0;
+    }
+
+    /// There is something new, and it isn't in the ring: whoever has had everything looks for it, once.
+    pub fn call(&mut self) {
+        self.calls += 1;
+    }
+
+    /// How often readers were called.
+    pub fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Where a reader joins.

@@ -166,6 +166,26 @@ fn a_reader_joins_the_ring_before_its_last_look() {
 }
 
 #[test]
+fn who_is_called_looks_into_the_store_once() {
+    let mut ring = Ring::default();
+    ring.call();
+    let mut reader = NamedReader::after(stream("a"), 2, PageLimits::default(), Rules::default());
+    reader.take_slice(&slice(1, 2, vec![]), &ring).unwrap();
+    // Between its two looks: the second one may have been before it.
+    ring.call();
+    reader.take_slice(&slice(1, 2, vec![]), &ring).unwrap();
+    assert!(reader.is_live() && !reader.is_idle(&ring));
+    assert_eq!((reader.take_live(&ring), reader.wants()), (Some(vec![]), NamedWants::Slice(2)));
+    // It finds nothing, and isn't called again.
+    reader.take_slice(&slice(1, 2, vec![]), &ring).unwrap();
+    assert!(reader.is_idle(&ring) && reader.wants() == NamedWants::Live);
+    ring.call();
+    reader.take_live(&ring).unwrap();
+    assert_eq!(seqs(&reader.take_slice(&slice(1, 3, vec![chunk(2, 3, &[3])]), &ring).unwrap()), [3]);
+    assert!(reader.is_idle(&ring));
+}
+
+#[test]
 fn the_ring_is_a_hint() {
     let mut ring = Ring::default();
     let mut reader = NamedReader::after(stream("a"), 2, PageLimits::default(), Rules::default());
