@@ -42,12 +42,14 @@ use waybill_core::port::service::streams::{
 };
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
+use waybill_core::saga::id::SagaKey;
 use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_core::time::{SteadyClock, UnixMillis};
 
+use super::histories::{Histories, HistorySource};
 use super::meter::StreamMeter;
 use super::readers::{Readers, sweep};
 use super::relay::{RelayStates, follow_notes, tell_stops};
@@ -84,6 +86,7 @@ impl Streams {
             bell: DoorBell::default(),
             rings: Rings::default(),
             readers: Readers::new(&config.settings.events),
+            histories: HistorySource::default(),
             relays: RelayStates::default(),
             meter: StreamMeter::new(),
         });
@@ -130,6 +133,16 @@ impl Streams {
     /// A transaction of this process may have left events on a doorstep.
     pub fn wake_doors(&self) {
         self.shards.iter().for_each(StreamHandle::wake_door);
+    }
+
+    /// The sagas of this host are there, and with them their histories.
+    pub fn begin_histories(&self, histories: &Arc<dyn Histories>) {
+        self.shared.histories.begin(histories);
+    }
+
+    /// A commit moved a saga: whoever reads its history looks.
+    pub fn saga_moved(&self, saga: &SagaKey) {
+        self.shared.rings.call_history(saga);
     }
 
     /// How the streams of this host are, for readiness.
@@ -180,9 +193,11 @@ impl Streams {
         self.store().forget_ids(UnixMillis(before), limit).await
     }
 
-    /// Whoever numbers a stream.
+    /// Whoever numbers a stream; of a saga's history, who writes the saga is the same host.
     fn shard_of(&self, stream: &StreamKey) -> Result<&StreamHandle, ServiceError> {
-        let shard = stream.shard(self.shared.shards());
+        let shards = self.shared.shards();
+        let saga = stream.name.saga_id().map(|id| SagaKey { tenant: stream.tenant.clone(), id });
+        let shard = saga.map_or_else(|| stream.shard(shards), |saga| saga.shard(shards));
         let missing = || ServiceError::Unavailable(format!("shard {shard} isn't one of this host's"));
         self.shards.get(usize::from(shard.0)).ok_or_else(missing)
     }
