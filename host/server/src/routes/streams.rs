@@ -167,6 +167,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let asked: StreamsQuery = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.own(asked.tenant.as_deref())?;
+    selector::prefix(&asked.prefix)?;
     let cursors = Cursors::of("streams", Some(tenant.as_str()), &asked.prefix);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = service(&app)?.streams(&tenant, &asked.prefix, inner.as_deref(), limit).await?;

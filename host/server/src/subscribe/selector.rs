@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use waybill_core::port::service::streams::Subscribed;
 use waybill_core::streams::limits::{NAME_BYTES_MAX, RESOURCE_BYTES_MAX};
-use waybill_core::streams::name::StreamName;
+use waybill_core::streams::name::{StreamName, names_histories};
 use waybill_core::streams::reading::Selector;
 
 use crate::limits::CURSOR_STREAMS_MAX;
@@ -51,10 +51,14 @@ pub(crate) fn node(uuid: &str) -> Result<Selector, Problem> {
     Ok(Selector::Node(part("a node", uuid)?))
 }
 
-/// All streams whose names begin so; an empty one takes all there are.
+/// All streams whose names begin so; an empty one takes all there are, but for sagas' histories.
 pub(crate) fn prefix(text: &str) -> Result<Selector, Problem> {
     if text.len() > NAME_BYTES_MAX {
         let detail = format!("the prefix has {} bytes, names have at most {NAME_BYTES_MAX}", text.len());
+        return Err(Problem::invalid(detail).at("prefix"));
+    }
+    if names_histories(text) {
+        let detail = "sagas' histories are read by name, not by prefix: stream:saga.ID, with an id from GET /v1/sagas";
         return Err(Problem::invalid(detail).at("prefix"));
     }
     Ok(Selector::Prefix(text.to_owned()))

@@ -250,6 +250,30 @@ async fn roles_that_name_streams_reach_these_alone() {
 }
 
 #[tokio::test]
+async fn the_history_of_a_saga_is_read_by_its_name_and_found_by_no_prefix() {
+    let tokens = vec![
+        of_streams("some", &["acme"], &["read:task.**"]),
+        of_streams("sagas", &["acme"], &["read:saga.**"]),
+        token("viewer", &["acme"], &[Role::Viewer]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    for path in ["/v1/events?prefix=saga.", "/v1/streams?prefix=saga.one", "/v1/subscribe?selector=prefix:saga."] {
+        let refused = api.send(by("viewer", get(path))).await;
+        assert_eq!(refused.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()), "{path}");
+        assert!(refused.json()["detail"].as_str().unwrap().contains("stream:saga.ID"), "{path}");
+    }
+    let path = "/v1/streams/saga.order%25207/events";
+    assert_eq!(api.send(by("some", get(path))).await.problem(), (403, "AUTH.STREAM".into()));
+    let elsewhere = format!("{path}?tenant=b");
+    assert_eq!(api.send(by("viewer", get(&elsewhere))).await.problem(), (404, "STREAM.NOT_FOUND".into()));
+    assert!(api.streams().calls().is_empty());
+    for who in ["sagas", "viewer"] {
+        assert_eq!(api.send(by(who, get(path))).await.status, StatusCode::OK, "{who}");
+        assert_eq!(api.streams().calls(), ["read_stream acme/saga.order%207 None 100"], "{who}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_of_another_tenant_does_not_exist() {
     let api = Api::with(Some(vec![token("acme", &["acme"], &[Role::Admin])]), Limits::default()).await;
     for path in ["/v1/streams/task?tenant=b", "/v1/streams/task/events?tenant=b"] {
