@@ -49,7 +49,7 @@ pub struct HostStreams {
     pub door_rows: u64,
     /// Age of the oldest of these, in milliseconds; null = there is none.
     pub door_age_ms: Option<u64>,
-    /// Subscriptions, of `readers_max`.
+    /// Subscriptions that are open, of `readers_max` at most.
     pub readers: u64,
     /// Subscriptions that there may be.
     pub readers_max: u64,

@@ -210,7 +210,6 @@ impl Answers {
     /// asked for: whoever doesn't read is then soon noticed. How the host ends it, at once or later, is told by [`Self::next`].
     ///
     /// # Errors
-    /// Nobody answers there.
     pub async fn open(base: &str, call: &Call, held: Option<u32>) -> Result<Self, SubscribeError> {
         let (peer, stream) = connect(base, held).await?;
         let broken = |error: &dyn std::fmt::Display| SubscribeError::Broken(peer.clone(), error.to_string());

@@ -56,7 +56,6 @@ struct Out {
     events: u64,
     /// Up to where the index goes with it.
     indexed_to: Option<u64>,
-    /// What merging leaves.
     merged: Option<Leftover>,
     /// There is more of the stream than was read for it.
     goes_on: bool,

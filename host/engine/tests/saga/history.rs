@@ -56,7 +56,6 @@ fn unpacked(pieces: &[EventPiece]) -> Vec<Event> {
     pieces.iter().map(|piece| envelope::unpack(&piece.packed).unwrap()).collect()
 }
 
-/// What events carry.
 fn lines(pieces: &[EventPiece]) -> Vec<Value> {
     let payload = |event: &Event| match &event.body {
         Body::Bytes(bytes) => serde_json::from_slice(bytes).unwrap(),

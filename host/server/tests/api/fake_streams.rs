@@ -35,7 +35,6 @@ pub struct FakeStreams {
     pub script: Mutex<Option<Script>>,
     /// A subscription waits at the end of its script.
     pub waits: Mutex<bool>,
-    /// Cuts one off.
     pub cut: Arc<Notify>,
 }
 

@@ -81,7 +81,7 @@ impl Site {
     }
 
     /// All that the page has told of an `EventSource`, in its order.
-    pub fn told(&self, source: u64) -> Vec<Value> {
+    pub fn reports_of(&self, source: u64) -> Vec<Value> {
         self.shared.told.lock().iter().filter(|told| told["source"] == json!(source)).cloned().collect()
     }
 }

@@ -63,12 +63,12 @@ impl Page {
     /// Waits until a page has told so much of one of its `EventSource`s; answers all of it.
     async fn until(&self, source: u64, what: &str, is_enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let waited = tokio::time::timeout(PATIENCE, async {
-            while !is_enough(&self.site.told(source)) {
+            while !is_enough(&self.site.reports_of(source)) {
                 tokio::time::sleep(POLL).await;
             }
         });
         let ended = waited.await;
-        let told = self.site.told(source);
+        let told = self.site.reports_of(source);
         assert!(ended.is_ok(), "the page never told that {what}: {told:?}\n{}", self.browser.log());
         told
     }

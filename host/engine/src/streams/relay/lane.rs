@@ -133,7 +133,8 @@ fn take_batch(events: &mut VecDeque<Waiting>, bounds: BatchBounds, keeps_runs: b
         let of_run: usize = events.iter().take(count).map(|one| one.delivery.payload.len()).sum();
         let is_alone = first.delivery.message.key.is_none() || keys.insert(keys_of(&first.delivery));
         let fits = batch.sends.len() + count <= bounds.events && bytes + of_run <= bounds.bytes;
-        if !(is_alone && fits) && !batch.sends.is_empty() {
+        let joins = is_alone && fits;
+        if !joins && !batch.sends.is_empty() {
             break;
         }
         let mut is_cut = false;
