@@ -128,7 +128,7 @@ async fn with_tokens_a_page_reads_with_a_ticket_of_its_server_and_needs_another_
     .await;
     let base = forward(host.door.clone()).await;
     // What the page's server does: it has the token, and hands on addresses.
-    let client = reqwest::Client::new();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let ask = async |path: String, body: Value| {
         let answer = in_time("a request of the page's server", async {
             loop {

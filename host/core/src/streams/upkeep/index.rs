@@ -72,6 +72,10 @@ impl Indexing {
             self.upto = chunk.last;
         }
         self.looks += usize::from(self.upto > before);
+        // What follows can't be read: what was seen isn't held back for that.
+        if !is_all && view.chunks.is_empty() {
+            self.looks = INDEX_LOOKS_MAX;
+        }
     }
 
     /// It has as much as one commit makes.
@@ -279,6 +283,16 @@ mod tests {
         let small = MergeSettings { fan: 3, sealed_events: 100, ..SETTINGS };
         assert!(kept.apply(merge(&kept.view, small, rules).map(|merged| merged.act)));
         kept.is_exact();
+    }
+
+    #[test]
+    fn rows_are_not_held_back_before_what_cannot_be_read() {
+        let seen = view(&[&["a"], &["b"]]);
+        let mut indexing = Indexing::of(&seen.rest);
+        indexing.see(&seen, SETTINGS, false);
+        assert!(!indexing.is_full());
+        indexing.see(&UpkeepView { chunks: Vec::new(), ..seen.clone() }, SETTINGS, false);
+        assert!(indexing.is_full() && indexing.act(&seen).is_some());
     }
 
     #[test]

@@ -59,14 +59,14 @@ pub struct Merged {
 /// Runs of neighbours become one each, all that were read, and those again. A union lies under its last key, so whoever stands anywhere
 /// before it finds it.
 pub fn merge(view: &UpkeepView, settings: MergeSettings, rules: Rules) -> Option<Merged> {
-    let mut chunks = view.chunks.get(..view.chunks.len().min(limits::MERGE_CHUNKS_MAX))?.to_vec();
-    let mut is_merged = false;
+    // What lies before the first run stays as it is, however much that is.
+    let begin = long_run(&view.chunks, settings)?.start;
+    let mut chunks = view.chunks.get(..view.chunks.len().min(begin + limits::MERGE_CHUNKS_MAX))?.to_vec();
     while let Some(run) = long_run(&chunks, settings) {
         let union = union(chunks.get(run.clone())?)?;
         chunks.splice(run, [Arc::new(union)]);
-        is_merged = true;
     }
-    is_merged.then(|| Merged {
+    Some(Merged {
         act: becomes(view, &chunks, rules),
         waiting: last_run(&chunks, settings).len(),
         sealed_to: sealed_to(&chunks, settings),
@@ -184,6 +184,14 @@ mod tests {
         assert_eq!(sizes, [(0, 9), (9, 10), (10, 11)], "three of three became one of nine");
         let deleted = merged.act.writes.iter().filter(|write| matches!(write, StreamWrite::DeleteChunk { .. })).count();
         assert_eq!((deleted, merged.act.writes.len()), (8, 9));
+    }
+
+    #[test]
+    fn a_run_behind_more_chunks_than_an_act_takes_is_found() {
+        let pairs: Vec<&[&str]> = [&["a"][..], &["a", "b", "c"]].repeat(limits::MERGE_CHUNKS_MAX);
+        let view = view(&[pairs.as_slice(), &[&["a"], &["b"], &["c"]]].concat());
+        let merged = merge(&view, SETTINGS, Rules::default()).unwrap();
+        assert_eq!(merged.act.writes.len(), 3, "two go, and one lies in the place of the third");
     }
 
     #[test]
