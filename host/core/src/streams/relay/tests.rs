@@ -151,6 +151,27 @@ fn of_a_key_the_earliest_unsettled_events_go_together_where_runs_are_kept() {
 }
 
 #[test]
+fn what_goes_back_behind_one_that_failed_is_nothing_to_wake_for() {
+    let now = Monotonic::default();
+    let later = Monotonic(Duration::from_secs(30));
+    for is_first_told_first in [true, false] {
+        let mut relays = relay(&stored(1, "aaa"));
+        one(&mut relays).set_run_max(3);
+        assert_eq!(sent(&mut relays), [1, 2, 3]);
+        let mut answers =
+            vec![(1, RelayOutcome::Failed(later)), (2, RelayOutcome::Again(now)), (3, RelayOutcome::Again(now))];
+        if !is_first_told_first {
+            answers.reverse();
+        }
+        for (seq, outcome) in answers {
+            answer(&mut relays, seq, outcome);
+        }
+        assert_eq!(one(&mut relays).next_due(now), Some(later));
+        assert_eq!(one(&mut relays).sends(later, 99).len(), 3);
+    }
+}
+
+#[test]
 fn what_has_no_key_goes_alone_where_runs_are_kept_too() {
     let settings = RelaySettings {
         order_by: OrderBy::Node,

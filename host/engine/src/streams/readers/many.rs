@@ -20,6 +20,8 @@ use super::{Answer, Ask, PIECE_BYTES, Reader, Step, ended};
 
 /// Entries of a ring that are taken before the reader looks at what it has.
 const ENTRIES_AT_ONCE: u64 = 65_536;
+/// Streams of a cursor map that are looked at together: each look holds a chunk.
+const LOOKS_AT_ONCE: usize = 64;
 /// Looks at the store for one page: where little is wanted of much, it ends short and its caller goes on.
 const PAGE_READS_MAX: usize = 256;
 
@@ -73,9 +75,12 @@ async fn check_positions(
     if had.len() > NAMED_STREAMS_MAX {
         return Err(InputError::TooMany { count: had.len(), count_max: NAMED_STREAMS_MAX }.into());
     }
-    let looks = join_all(had.iter().map(|(stream, seq)| shared.store.stream_slice(stream, *seq, 1))).await;
-    for (seq, slice) in had.values().zip(looks) {
-        page(&slice?, *seq, 0, limits, Rules::default()).map_err(StreamError::Read)?;
+    let had: Vec<(&StreamKey, &u64)> = had.iter().collect();
+    for some in had.chunks(LOOKS_AT_ONCE) {
+        let looks = join_all(some.iter().map(|(stream, seq)| shared.store.stream_slice(stream, **seq, 1))).await;
+        for ((_, seq), slice) in some.iter().zip(looks) {
+            page(&slice?, **seq, 0, limits, Rules::default()).map_err(StreamError::Read)?;
+        }
     }
     Ok(())
 }

@@ -103,6 +103,8 @@ fn key_of(packed: &[u8], by: OrderBy) -> String {
     match (by, EventHead::of(packed)) {
         (OrderBy::Resource, Ok(head)) => head.resource_id.to_owned(),
         (OrderBy::Node, Ok(head)) => head.node_uuid.to_owned(),
+        // All of them have one key at the broker, too: the stream's.
+        (OrderBy::Stream, Ok(_)) => "stream".to_owned(),
         // What can't be read keeps the order of all that can't be.
         _ => String::new(),
     }

@@ -254,10 +254,19 @@ impl Window {
                 self.acknowledged.insert(seq);
             }
             RelayOutcome::Again(at) => {
-                self.again.insert(seq, at);
+                // It goes behind that one, and is nothing to wake for.
+                if !self.again.range(..seq).any(|(before, _)| self.is_of_one_key(*before, seq)) {
+                    self.again.insert(seq, at);
+                }
             }
             RelayOutcome::Failed(at) => {
                 *self.failed.entry(seq).or_insert(0) += 1;
+                let behind = self
+                    .again
+                    .range(seq + 1..)
+                    .filter(|(behind, due)| **due <= at && self.is_of_one_key(seq, **behind));
+                let behind: Vec<u64> = behind.map(|(behind, _)| *behind).collect();
+                behind.iter().for_each(|behind| drop(self.again.remove(behind)));
                 self.again.insert(seq, at);
             }
             RelayOutcome::Refused(why) => {
@@ -265,6 +274,11 @@ impl Window {
             }
         }
         true
+    }
+
+    fn is_of_one_key(&self, seq: u64, other: u64) -> bool {
+        let key = |seq| self.events.get(&seq).map(|event| event.key.as_str());
+        key(seq).is_some() && key(seq) == key(other)
     }
 
     /// How often an event failed that isn't settled.
