@@ -115,7 +115,7 @@ fn wanted(upkeep: &mut Upkeep, streams: &[&str], sizes: &[usize], settings: &Str
 async fn sealed_chunks_are_not_looked_at_for_merging_and_the_index_takes_one_stream_at_a_time_while_they_come() {
     let settings = StreamsSettings::default();
     let mut upkeep = Upkeep::new(DueLooks::new(SHARD, 1));
-    let front = Front { last: 64, at: UnixMillis(1), total: 1 };
+    let front = Front { last: 64, at: NOW, total: 1 };
     for name in ["a", "b"] {
         upkeep.notes.take_in(&stream(name)).unwrap().front = Some(front);
     }
