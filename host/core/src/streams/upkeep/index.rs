@@ -165,7 +165,9 @@ mod tests {
                     }
                     StreamWrite::DeleteChunk { key, .. } => self.view.chunks.retain(|old| old.last != key),
                     StreamWrite::PutRest { rest, .. } => self.view.rest = rest,
-                    StreamWrite::PutResource { resource, seq, .. } => drop(self.rows.insert((resource.1, seq))),
+                    StreamWrite::PutResource { resource, seq, .. } => {
+                        self.rows.insert((resource.1, seq));
+                    }
                     StreamWrite::DeleteResource { resource, seq, .. } => {
                         assert!(self.rows.remove(&(resource.1, seq)), "{seq} has no row");
                     }

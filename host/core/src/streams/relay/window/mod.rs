@@ -266,7 +266,7 @@ impl Window {
                     .range(seq + 1..)
                     .filter(|(behind, due)| **due <= at && self.is_of_one_key(seq, **behind));
                 let behind: Vec<u64> = behind.map(|(behind, _)| *behind).collect();
-                behind.iter().for_each(|behind| drop(self.again.remove(behind)));
+                self.again.retain(|waiting, _| !behind.contains(waiting));
                 self.again.insert(seq, at);
             }
             RelayOutcome::Refused(why) => {
