@@ -11,6 +11,7 @@
 //! | `events`, `joint_events` | events appended to streams, by themselves and in transactions |
 //! | `sources` | what brings messages in |
 //! | `streams`, `relays` | streams of events as they are shown and read, and what brings them to brokers |
+//! | `stream_stats` | how event streams do |
 //! | `workers` | claims and settlements of workers outside |
 //! | `status` | depths, holds, audit, readiness |
 //! | `quarantine` | rows that could not be read |
@@ -46,6 +47,7 @@ pub mod saga_node;
 pub mod sagas;
 pub mod sources;
 pub mod status;
+pub mod stream_stats;
 pub mod streams;
 pub mod transports;
 pub mod workers;

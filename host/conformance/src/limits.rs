@@ -24,6 +24,9 @@ pub(crate) const RECOVERY_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const CALLS_MAX: u32 = 16;
 /// Largest batch that is tried.
 pub(crate) const BATCH_MAX: u32 = 200;
+/// Messages of one key in a batch, and the number of the first one: numbers of one length, so that no id begins as another does.
+pub(crate) const RUN_MAX: u32 = 20;
+pub(crate) const RUN_FIRST: u64 = 901;
 /// Payload of the check on large ones, where the peer names no limit, in bytes.
 pub(crate) const LARGE_PAYLOAD_BYTES: usize = 1024 * 1024;
 /// Payload of the check on memory, in bytes.

@@ -58,6 +58,14 @@ pub(crate) fn with_payload(mut delivery: Delivery, payload: Vec<u8>) -> Delivery
     delivery
 }
 
+/// The same message with another key.
+pub(crate) fn with_key(mut delivery: Delivery, key: &Key) -> Delivery {
+    let mut message = Message::clone(&delivery.message);
+    message.key = Some(key.clone());
+    delivery.message = Arc::new(message);
+    delivery
+}
+
 /// A fault in one line.
 pub(crate) fn describe(fault: &Fault) -> String {
     format!("{}: {}", fault.code, fault.reason)

@@ -42,6 +42,19 @@ impl Glob {
     pub fn is_any(&self) -> bool {
         self.is_pattern && self.text == "*"
     }
+    /// What matches the same as part of a regular expression, in which `any` stands for a character that a `*` takes.
+    pub fn regex(&self, any: &str) -> String {
+        let mut regex = String::with_capacity(self.text.len() + any.len() + 1);
+        for character in self.text.chars() {
+            match character {
+                '*' if self.is_pattern => regex.extend([any, "*"]),
+                plain if plain.is_ascii_alphanumeric() || !plain.is_ascii() => regex.push(plain),
+                // Whatever it means there, by its number it stands for itself.
+                other => regex.push_str(&format!("\\x{:02X}", u32::from(other))),
+            }
+        }
+        regex
+    }
     /// The text itself when it has no wildcard.
     pub fn exact(&self) -> Option<&str> {
         (!self.is_pattern).then_some(self.text.as_str())
@@ -58,6 +71,12 @@ mod tests {
         assert!(matches("*a*b", "xxaxxb") && !matches("*a*b", "xxbxxa"));
         assert!(matches("a", "a") && !matches("a", "ab") && matches("*", "") && matches("a*", "a"));
         assert!(!matches("ab*b", "ab"));
+    }
+
+    #[test]
+    fn as_a_regular_expression_only_a_star_means_something() {
+        assert_eq!(Glob::new("a-*.é").regex("[a-z]"), "a\\x2D[a-z]*\\x2Eé");
+        assert_eq!(Glob::literal("(a*").regex("."), "\\x28a\\x2A");
     }
 
     #[test]

@@ -53,6 +53,7 @@ async fn run(wanted: Wanted) {
             max_batch: 100,
             max_batch_bytes: 1 << 20,
             max_payload_bytes: None,
+            key_runs: false,
         };
     });
     let delivered = Arc::new(AtomicU64::new(0));

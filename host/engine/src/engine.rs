@@ -31,6 +31,7 @@ use crate::saga::service::Sagas;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
 use crate::shard::{Context, DoorBell, ShardHandle};
+use crate::streams::histories::Histories;
 use crate::streams::service::Streams;
 
 /// Shards get at least this long to be given back, also when the sagas took the whole drain time.
@@ -108,6 +109,9 @@ impl Engine {
             tasks.extend(running);
             sagas
         });
+        if let (Some(streams), Some(sagas)) = (&streams, &sagas) {
+            streams.begin_histories(&(Arc::clone(sagas) as Arc<dyn Histories>));
+        }
         let inbox = inbound.store.clone().map(|store| {
             let store = bounded_inbox(store, context.config.store_timeout);
             let (inbox, running) = Inbox::start(&context, inbound, store, &handles, (sagas.clone(), streams.clone()));

@@ -36,6 +36,7 @@ impl Transport for External {
             max_batch: 1,
             max_batch_bytes: u32::MAX,
             max_payload_bytes: None,
+            key_runs: false,
         }
     }
 

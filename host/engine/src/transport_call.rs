@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::Fate;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, Transport};
 
 use crate::live::TransportEntry;
 
@@ -26,11 +26,26 @@ pub(crate) struct Called {
     pub error: Option<CallError>,
 }
 
+/// What a transport serves with now: it stays the same though another version takes its place.
+pub(crate) fn serving(entry: &TransportEntry) -> Arc<dyn Transport> {
+    entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport))
+}
+
 /// Sends a batch through a lane, and waits at most `time` and a moment more.
 pub(crate) async fn call(entry: &TransportEntry, lane: u32, batch: Vec<Delivery>, time: Duration) -> Called {
+    call_through(&serving(entry), entry, lane, batch, time).await
+}
+
+/// The same through what was serving when the batch was made.
+pub(crate) async fn call_through(
+    serving: &Arc<dyn Transport>,
+    entry: &TransportEntry,
+    lane: u32,
+    batch: Vec<Delivery>,
+    time: Duration,
+) -> Called {
     let count = batch.len();
     let early = Arc::new(Early(Mutex::new(vec![None; count])));
-    let serving = entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport));
     let _out = Out::begin(entry, count as u64);
     let sent = serving.send_batch(lane, batch, time, Arc::clone(&early) as _);
     let answer = timeout(time.saturating_add(GIVE_UP_AFTER), AssertUnwindSafe(sent).catch_unwind()).await;

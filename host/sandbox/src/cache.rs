@@ -77,7 +77,7 @@ impl CompileCache {
     pub(crate) fn write(&self, engine: &Engine, digest: &str, code: &[u8]) -> std::io::Result<()> {
         let name = self.name(engine, digest);
         self.folder.write_unsynced(&name, &[&self.seal.mark(&name, code), code])?;
-        let removed = self.folder.keep_within(ENDING, COMPILED_CACHE_BYTES_MAX)?;
+        let removed = self.folder.keep_within(|name| name.ends_with(ENDING), COMPILED_CACHE_BYTES_MAX)?;
         if removed > 0 {
             tracing::debug!(removed, "compiled plugins that weren't used for long made room");
         }

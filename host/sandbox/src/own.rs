@@ -74,11 +74,11 @@ impl OwnFolder {
         rights::open_unfollowed(&self.path(name))?.set_modified(SystemTime::now())
     }
 
-    /// Removes those of its files with this ending that were used longest ago, until the others have at most `bytes_max` bytes
-    /// together. Returns how many went.
-    pub(crate) fn keep_within(&self, ending: &str, bytes_max: u64) -> io::Result<usize> {
+    /// Removes those of its files, among the ones with such a name, that were used longest ago, until the others have at most `bytes_max`
+    /// bytes together. Returns how many went.
+    pub(crate) fn keep_within(&self, is_meant: impl Fn(&str) -> bool, bytes_max: u64) -> io::Result<usize> {
         let mut files = Vec::new();
-        for name in self.names()?.iter().filter(|name| name.ends_with(ending)) {
+        for name in self.names()?.iter().filter(|name| is_meant(name)) {
             // One that another host has just removed needs no place.
             let Ok(metadata) = fs::symlink_metadata(self.path(name)) else { continue };
             files.push((metadata.modified()?, metadata.len(), self.path(name)));
@@ -313,8 +313,8 @@ mod tests {
             rights::open_unfollowed(&folder.path(name)).unwrap().set_modified(old).unwrap();
         }
         folder.used("a.code").unwrap();
-        assert_eq!(folder.keep_within(".code", 300).unwrap(), 0);
-        assert_eq!(folder.keep_within(".code", 199).unwrap(), 2);
+        assert_eq!(folder.keep_within(|name| name.ends_with(".code"), 300).unwrap(), 0);
+        assert_eq!(folder.keep_within(|name| name.ends_with(".code"), 199).unwrap(), 2);
         let mut names = folder.names().unwrap();
         names.sort();
         assert_eq!(names, ["a.code", "key"]);

@@ -21,6 +21,9 @@ use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, other_question, pr
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 
+/// The feature of [`TransportLimits::key_runs`].
+const KEY_RUNS: &str = "key-runs";
+
 /// A running transport plugin. Instances are replaced as they are lost; dropping it ends them at once, without `close`.
 pub struct WasmTransport {
     lanes: Lanes,
@@ -110,8 +113,12 @@ impl Transport for WasmTransport {
             max_batch: own.max_batch.max(1),
             max_batch_bytes: own.max_batch_bytes,
             max_payload_bytes: None,
+            key_runs: false,
         };
-        for facts in self.lanes.facts() {
+        for (place, facts) in self.lanes.facts().enumerate() {
+            let keeps_runs = facts.features.iter().any(|feature| feature == KEY_RUNS);
+            // Which lane a call goes to isn't known here.
+            limits.key_runs = keeps_runs && (place == 0 || limits.key_runs);
             limits.calls_per_lane = limits.calls_per_lane.min(facts.calls);
             limits.max_batch = limits.max_batch.min(facts.max_batch);
             limits.max_payload_bytes = [limits.max_payload_bytes, facts.max_payload_bytes].into_iter().flatten().min();

@@ -72,6 +72,8 @@ pub const FAULT_CODE_BYTES_MAX: usize = 64;
 pub const PAGE_MAX: usize = 1_000;
 /// Items of a page when the caller names no limit.
 pub const PAGE_DEFAULT: usize = 100;
+/// Pages of streams that are counted for one request: people want to know whether there are three or thousands.
+pub const COUNTED_PAGES_MAX: usize = 10;
 /// Dead letters shown by a dry run.
 pub const SAMPLE_MAX: usize = 10;
 /// Fastest bulk act, in acts a second.

@@ -150,6 +150,7 @@ pub const INBOX_METRICS: &Table = &[
     ),
     ("waybill_source_unsettled_bytes", "Payload bytes of a source's deliveries that aren't settled."),
     ("waybill_source_overtaken_total", "Messages that a source's peer removed before they were read."),
+    ("waybill_source_claims_expired_total", "Rows of which a source's claim ran out before they were settled."),
     ("waybill_source_made_anew_total", "How often what a source reads from was made anew."),
     (
         "waybill_source_place_lost_total",

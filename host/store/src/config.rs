@@ -9,6 +9,7 @@ use waybill_core::code::Code;
 use waybill_core::inbox::limits::DEDUP_MEMORY_DEFAULT;
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
 use waybill_core::port::store::StoreError;
+use waybill_core::streams::settings::StreamsSettings;
 
 /// Default of [`StoreConfig::memtable_bytes`]: above the largest request (64 MiB, which is one transaction) with what its
 /// encoding adds.
@@ -42,6 +43,8 @@ pub struct StoreConfig {
     /// Shards; has to be what the store was made with. None = that; of a new store 1 embedded, 16 on a server.
     pub shards: Option<u16>,
     pub payload_bytes_max: usize,
+    /// What is taken of events that `fn::waybill::append` appends.
+    pub streams: StreamsSettings,
     /// Longest run of one statement.
     pub query_timeout: Duration,
     /// Bytes of filters over ids of the inbox that tell neither a time nor a counter. Past it a look-up reads a block a day of the window.
@@ -61,6 +64,7 @@ impl StoreConfig {
             block_cache_bytes: BLOCK_CACHE_BYTES,
             shards: None,
             payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
+            streams: StreamsSettings::default(),
             query_timeout: QUERY_TIMEOUT,
             dedup_memory: DEDUP_MEMORY_DEFAULT,
         }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
 use waybill_core::port::store::StoreError;
+use waybill_core::streams::settings::StreamsSettings;
 use waybill_surreal::{
-    ClosedTables, Embedded, EmbeddedOptions, Engine, LogKeeper, Remote, RemoteOptions, Transaction, int, object,
+    ClosedTables, Embedded, EmbeddedOptions, Engine, LogKeeper, Object, Remote, RemoteOptions, Transaction, int, object,
 };
 
 use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
@@ -18,10 +19,11 @@ use crate::owner::history::list_by_time;
 use crate::owner::read::door_newest;
 use crate::quarantine::adopt_earlier;
 use crate::query::DepthCache;
+use crate::rows::event_object as rows;
 use crate::saga::begin_forgetting;
 use crate::schema::{MIGRATIONS, bring_up};
 use crate::shards;
-use crate::tables::{DOOR, META, OWN, STREAM_DOOR};
+use crate::tables::{DOORSTEPS, META, OWN};
 use crate::target::{Target, target};
 use crate::transact::{Repeats, Stamps};
 use crate::wal::LogFolder;
@@ -55,9 +57,9 @@ struct Inner {
 }
 
 impl SurrealStore {
-    /// Opens the store, brings its tables up to date, and publishes the limits that `fn::waybill::enqueue` enforces.
+    /// Opens the store, brings its tables up to date, and publishes the limits that `fn::waybill::enqueue` and `fn::waybill::append` enforce.
     pub async fn open(config: StoreConfig) -> Result<Self, OpenError> {
-        Self::open_closing(config, ClosedTables { tables: &OWN, doorstep: DOOR, settings: META }).await
+        Self::open_closing(config, ClosedTables { tables: &OWN, doorsteps: &DOORSTEPS, settings: META }).await
     }
 
     /// Opens the store with these tables closed to callers' statements below the query language. Tests of the guard close none.
@@ -138,6 +140,7 @@ impl SurrealStore {
         list_by_time(&store).await?;
         begin_forgetting(&store).await?;
         store.publish_limits(config.payload_bytes_max).await?;
+        store.publish_event_limits(&config.streams).await?;
         if embedded {
             store.stamp_after_what_is_there().await?;
         }
@@ -176,7 +179,7 @@ impl SurrealStore {
     /// in between.
     async fn stamp_after_what_is_there(&self) -> Result<(), StoreError> {
         for shard in 0..self.inner.shards {
-            for doorstep in [DOOR, STREAM_DOOR] {
+            for doorstep in DOORSTEPS {
                 let transaction = self.begin(false).await?;
                 let newest = door_newest(transaction.as_ref(), doorstep, ShardId(shard), 0).await?;
                 self.inner.stamps.begin_after(newest.unwrap_or(0));
@@ -211,12 +214,21 @@ impl SurrealStore {
 
     /// Publishes what `fn::waybill::enqueue` has to know: call it again after a change of `outbox.max_payload_bytes`.
     pub async fn publish_limits(&self, payload_bytes_max: usize) -> Result<(), StoreError> {
-        let transaction = self.begin(true).await?;
         let limits = object([
             ("shards", int(i64::from(self.inner.shards))),
             ("payload_bytes_max", int(i64::try_from(payload_bytes_max).unwrap_or(i64::MAX))),
         ]);
-        transaction.put(META, RecordIdKey::String("limits".into()), limits).await.map_err(store_error)?;
+        self.publish("limits", limits).await
+    }
+
+    /// Publishes what `fn::waybill::append` has to know: call it again with what is in force after a change of `events.max_payload_bytes`.
+    pub async fn publish_event_limits(&self, settings: &StreamsSettings) -> Result<(), StoreError> {
+        self.publish("event_limits", rows::of_event_limits(settings)).await
+    }
+
+    async fn publish(&self, name: &'static str, limits: Object) -> Result<(), StoreError> {
+        let transaction = self.begin(true).await?;
+        transaction.put(META, RecordIdKey::String(name.into()), limits).await.map_err(store_error)?;
         transaction.commit().await.map_err(store_error)
     }
 

@@ -88,6 +88,8 @@ pub const STREAM: &str = "stream";
 pub const STREAM_REST: &str = "stream_rest";
 /// Chunks of events: `[tenant, stream, last]`.
 pub const EVENT: &str = "event";
+/// Payloads that lie beside their chunks: `[tenant, stream, seq]`.
+pub const EVENT_BLOB: &str = "event_blob";
 /// The doorstep of streams: `[shard, nanos, ordinal, ulid]`.
 pub const STREAM_DOOR: &str = "stream_door";
 /// Who numbers the streams of a shard, and where its feed ends: `shard`.
@@ -102,6 +104,8 @@ pub const EVENT_ID_DUE: &str = "event_id_due";
 pub const STREAM_NODE: &str = "stream_node";
 /// Streams with events of resources of a type: `[tenant, type, stream]`.
 pub const STREAM_TYPE: &str = "stream_type";
+/// In which sealed chunks a resource has events, by the last one there: `[tenant, type, id, stream, seq]`.
+pub const EVENT_RESOURCE: &str = "event_resource";
 /// When the age of a stream is looked at: `[shard, millis, tenant, stream]`.
 pub const STREAM_DUE: &str = "stream_due";
 /// Dead letters of streams: `[shard, beat, number]`.
@@ -117,12 +121,16 @@ pub const AUDIT: &str = "waybill_audit";
 pub const KV: &str = "plugin_kv";
 /// What one scope of [`KV`] holds: `scope`. Every write of the scope writes it, so that two can't overdraw the quota.
 pub const KV_SCOPE: &str = "plugin_kv_scope";
-/// Settings for `fn::waybill::enqueue`: `limits`. What has to be known of the store as a whole, each under its name.
+/// Settings for `fn::waybill::enqueue` and `fn::waybill::append`: `limits` and `event_limits`. What has to be known of the store as a whole, each
+/// under its name.
 pub const META: &str = "waybill_meta";
 pub const MIGRATION: &str = "waybill_migration";
 
+/// Where functions put what its owner takes: also those that a client calls in his own transaction, and events of his tables.
+pub const DOORSTEPS: [&str; 2] = [DOOR, STREAM_DOOR];
+
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 58] = [
+pub const OWN: [&str; 60] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -164,6 +172,7 @@ pub const OWN: [&str; 58] = [
     STREAM,
     STREAM_REST,
     EVENT,
+    EVENT_BLOB,
     STREAM_DOOR,
     STREAM_SHARD,
     STREAM_FEED,
@@ -171,6 +180,7 @@ pub const OWN: [&str; 58] = [
     EVENT_ID_DUE,
     STREAM_NODE,
     STREAM_TYPE,
+    EVENT_RESOURCE,
     STREAM_DUE,
     STREAM_DEAD,
     RELAY_AT,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`api`] | a small client of the HTTP API |
 //! | [`brokers`] | the brokers that there are, and how each is measured |
+//! | [`browser`] | a real chromium with a page of another site |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
 //! | [`fake_participant`] | a participant whose steps a test writes |
@@ -13,6 +14,7 @@
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
+//! | [`grpc_subscriber`] | event streams over gRPC as a client has them |
 //! | [`inbound`] | real hosts with an inbox and with tables, while everything around them is killed |
 //! | [`inbox_model`] | the randomised check of the inbox, on the real owner and the reference store |
 //! | [`kill`] | the kill -9 harness |
@@ -35,6 +37,7 @@
 
 pub mod api;
 pub mod brokers;
+pub mod browser;
 pub mod conformance;
 pub mod direct_model;
 pub mod fake_handler;
@@ -43,6 +46,7 @@ pub mod fake_source;
 pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;
+pub mod grpc_subscriber;
 pub mod idempotency_model;
 pub mod inbound;
 pub mod inbox_model;

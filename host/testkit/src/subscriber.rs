@@ -15,7 +15,7 @@ use hyper::header::HOST;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use thiserror::Error;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Why there is no subscription any more.
 #[derive(Debug, Error)]
@@ -71,16 +71,8 @@ impl Subscriber {
         cursor: Option<&str>,
         held: Option<u32>,
     ) -> Result<Self, SubscribeError> {
-        let peer = base.trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
+        let (peer, stream) = connect(base, held).await?;
         let broken = |error: &dyn std::fmt::Display| SubscribeError::Broken(peer.clone(), error.to_string());
-        let address = peer.parse::<SocketAddr>().map_err(|error| broken(&error))?;
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
-        let socket = socket.map_err(|error| broken(&error))?;
-        if let Some(bytes) = held {
-            socket.set_recv_buffer_size(bytes).map_err(|error| broken(&error))?;
-        }
-        let stream = socket.connect(address).await.map_err(|error| broken(&error))?;
-        stream.set_nodelay(true).map_err(|error| broken(&error))?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
         // Its end is seen by whoever reads the answer.
         tokio::spawn(connection);
@@ -126,6 +118,21 @@ impl Subscriber {
     fn broken(&self, why: &str) -> SubscribeError {
         SubscribeError::Broken(self.peer.clone(), why.to_owned())
     }
+}
+
+/// A connection to a base URL, with host and port; with `held`, the system holds about so many bytes that weren't read.
+pub(crate) async fn connect(base: &str, held: Option<u32>) -> Result<(String, TcpStream), SubscribeError> {
+    let peer = base.trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
+    let broken = |error: &dyn std::fmt::Display| SubscribeError::Broken(peer.clone(), error.to_string());
+    let address = peer.parse::<SocketAddr>().map_err(|error| broken(&error))?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.map_err(|error| broken(&error))?;
+    if let Some(bytes) = held {
+        socket.set_recv_buffer_size(bytes).map_err(|error| broken(&error))?;
+    }
+    let stream = socket.connect(address).await.map_err(|error| broken(&error))?;
+    stream.set_nodelay(true).map_err(|error| broken(&error))?;
+    Ok((peer, stream))
 }
 
 /// The `data:` of an event `error`.

@@ -1,4 +1,5 @@
-//! What the server tells of a group: whether it is there, how far it is behind, and what it can't read any more.
+//! What the server tells of a group: whether it is there, how far it is behind, and what it can't read any more; and of its stream, whether
+//! it is the one that was there before.
 
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::transport::PluginError;
@@ -15,6 +16,7 @@ pub(crate) struct Info {
     pub(crate) lag: Option<u64>,
     /// Entries that were removed before anybody read them, as far as the server can tell.
     pub(crate) overtaken: u64,
+    pub(crate) stream: Stream,
 }
 
 /// Asks for the group.
@@ -37,7 +39,8 @@ pub(crate) async fn info(
     let missing =
         || refused(format!("NOGROUP No such key '{}' or consumer group '{}'", group.stream, group.group).as_bytes());
     let found = told.0?.ok_or_else(missing)?;
-    Ok(Info { lag: found.lag, overtaken: found.overtaken(&told.1?) })
+    let stream = told.1?;
+    Ok(Info { lag: found.lag, overtaken: found.overtaken(&stream), stream })
 }
 
 /// What `XINFO GROUPS` tells of one group.
@@ -64,12 +67,14 @@ fn of_groups(reply: &Reply<'_>, group: &str) -> Result<Option<Found>, PluginErro
 }
 
 /// What `XINFO STREAM` tells.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Stream {
-    length: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) length: u64,
     /// Entries that were ever added; none: a server before version 7.
-    added: Option<u64>,
-    first: Option<(u64, u64)>,
+    pub(crate) added: Option<u64>,
+    pub(crate) first: Option<(u64, u64)>,
+    /// The id that was given out last.
+    pub(crate) last: (u64, u64),
 }
 
 impl Stream {
@@ -81,8 +86,17 @@ impl Stream {
                 length: number(reply, "length").unwrap_or_default(),
                 added: number(reply, "entries-added"),
                 first: reply.get("first-entry").and_then(|entry| entry.list().first()).and_then(id),
+                last: reply.get("last-generated-id").and_then(id).unwrap_or_default(),
             }),
         }
+    }
+
+    /// Whether it was made anew since this was told of it: it has nothing of then, and too few entries for that, or it never lost one. A
+    /// replica that took over and lacks the latest entries has earlier ones.
+    pub(crate) fn is_another_than(&self, before: &Self) -> bool {
+        let (Some(added), Some(then)) = (self.added, before.added) else { return false };
+        let has_nothing_of_then = then > 0 && self.first.is_none_or(|first| first > before.last);
+        has_nothing_of_then && (added < then || added == self.length)
     }
 }
 
@@ -134,6 +148,8 @@ mod tests {
             Reply::Number(added),
             Reply::Text(b"first-entry"),
             Reply::List(vec![Reply::Text(first.as_bytes()), Reply::List(Vec::new())]),
+            Reply::Text(b"last-generated-id"),
+            Reply::Text(b"40-0"),
         ])
     }
 
@@ -148,6 +164,32 @@ mod tests {
         assert_eq!(of_groups(&group("7-0", None), "mail").unwrap(), None);
         assert_eq!(of_groups(&Reply::Error(b"ERR no such key"), "billing").unwrap(), None);
         assert_eq!(of_groups(&Reply::Error(b"WRONGTYPE x"), "billing").unwrap_err().fault.code, "REDIS.WRONG_TYPE");
+    }
+
+    #[test]
+    fn a_stream_that_was_made_anew_has_nothing_of_the_one_before() {
+        let read = |length, added, first| Stream::of(&stream(length, added, first)).unwrap();
+        let before = read(3, 10, "38-0");
+        assert_eq!((before.last, before.first), ((40, 0), Some((38, 0))));
+        let empty = Stream { added: Some(0), ..Stream::default() };
+        for (now, expected) in [
+            (before, false),
+            // It went on: what was there is still there, or was trimmed since.
+            (read(9, 16, "38-0"), false),
+            (read(2, 30, "58-0"), false),
+            // A replica took over that lacks the last two.
+            (read(1, 8, "38-0"), false),
+            (empty, true),
+            (read(4, 4, "50-0"), true),
+            // As many as before, and more: the first of them is younger, and none was ever removed.
+            (read(20, 20, "50-0"), true),
+            (read(1, 6, "55-0"), true),
+        ] {
+            assert_eq!(now.is_another_than(&before), expected, "{now:?}");
+        }
+        assert!(!before.is_another_than(&empty), "it had no entry");
+        let older = Stream { added: None, ..read(4, 4, "50-0") };
+        assert!(!older.is_another_than(&before), "a server before version 7 doesn't count");
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Source for RedisSource {
         let source = Self { pool, consumer, window: wants.window, state };
         let info = info::info(&mut connection, source.group(), deadline).await?;
         if args.purpose == OpenPurpose::Serve {
+            source.state.stands(info.stream);
             source.state.overtaken(info.overtaken)?;
             source.state.lag(info.lag);
         }
@@ -173,6 +174,7 @@ impl RedisSource {
     async fn look_again(&self, connection: &mut Connection, deadline: Deadline) -> Result<(), PluginError> {
         let info = info::info(connection, self.group(), deadline).await?;
         self.state.lag(info.lag);
+        self.state.stands(info.stream);
         self.state.overtaken(info.overtaken)?;
         let (in_hand, group) = (self.state.in_hand(), self.group());
         let (Some(first), Some(last)) =

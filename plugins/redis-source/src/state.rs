@@ -8,6 +8,7 @@ use waybill_plugin::source::{Delivery, Notices, Overtaken, Pulled, SourceArgs, o
 use waybill_plugin::transport::PluginError;
 
 use crate::entry::{Entry, id_of};
+use crate::info::Stream;
 
 /// Bytes of an entry before any was seen.
 const ENTRY_BYTES: usize = 16 * 1024;
@@ -53,6 +54,10 @@ pub(crate) struct State {
     overtaken: Cell<u64>,
     /// Removed entries that the host wasn't told of yet.
     untold: Cell<u64>,
+    /// The stream, as the server told of it last.
+    stream: Cell<Option<Stream>>,
+    /// How often it was made anew, not told yet.
+    made_anew: Cell<u64>,
     quiet: Cell<bool>,
 }
 
@@ -73,6 +78,8 @@ impl State {
             lag: Cell::new(None),
             overtaken: Cell::new(0),
             untold: Cell::new(0),
+            stream: Cell::new(None),
+            made_anew: Cell::new(0),
             quiet: Cell::new(false),
         }
     }
@@ -220,6 +227,13 @@ impl State {
         self.lag.set(lag);
     }
 
+    /// The server tells of the stream.
+    pub(crate) fn stands(&self, stream: Stream) {
+        if self.stream.replace(Some(stream)).is_some_and(|before| stream.is_another_than(&before)) {
+            self.made_anew.set(self.made_anew.get() + 1);
+        }
+    }
+
     /// So many entries were removed before they were read, by the group's account.
     ///
     /// # Errors
@@ -253,10 +267,12 @@ impl State {
         if let Some(lag) = self.lag.get() {
             notices = notices.with_attribute("lag", lag.to_string());
         }
-        match self.untold.take() {
-            0 => notices,
-            count => notices.with_attribute("overtaken", count.to_string()),
+        for (name, count) in [("overtaken", self.untold.take()), ("made-anew", self.made_anew.take())] {
+            if count > 0 {
+                notices = notices.with_attribute(name, count.to_string());
+            }
         }
+        notices
     }
 }
 

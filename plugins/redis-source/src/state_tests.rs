@@ -147,6 +147,22 @@ fn removed_entries_stop_the_source_or_are_counted() {
 }
 
 #[test]
+fn a_stream_that_was_made_anew_is_told_once() {
+    let state = state();
+    let stream = |added: u64, first: u64| {
+        let (length, last) = (added, (first + added, 0));
+        Stream { length, added: Some(added), first: Some((first, 0)), last }
+    };
+    let told = || attribute(&state.notices(), "made-anew").map(str::to_owned);
+    state.stands(stream(4, 10));
+    state.stands(stream(6, 10));
+    assert_eq!(told(), None);
+    state.stands(stream(2, 90));
+    state.stands(stream(3, 90));
+    assert_eq!((told().as_deref(), told()), (Some("1"), None));
+}
+
+#[test]
 fn what_was_not_handed_over_is_given_back_at_the_end() {
     let state = state();
     state.read(vec![entry("1-0", 1), entry("2-0", 1)]);

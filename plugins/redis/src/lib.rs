@@ -1,11 +1,12 @@
 //! The bundled Redis transport: adds each message to a stream, and takes only the server's word for an answer.
 //!
 //! A call has a connection to itself, so two calls never wait for each other; the host never has two messages of one key under
-//! way, and a key goes on only when the message before it is settled, so their order in the stream is that of the key.
+//! way but in one call, and there a key goes on only when the message before it is acknowledged, so their order in the stream is that of
+//! the key.
 //! What this doesn't do: Sentinel, redirects of a cluster, other structures than streams, consuming.
 //!
 //! - `config`: what an operator may set; `template`: which stream; `encode`, `dedup`: what is written for a message
-//! - `publish`: a batch over a `connection`; `answer`: the server's word as the fate of a message
+//! - `publish`: a batch over a `connection`, with `runs` of one key; `answer`: the server's word as the fate of a message
 //! - `provision`: consumer groups, created when the operator asks for them
 //!
 //! The protocol, logging in and groups are in `waybill-redis-wire`, which the source shares.
@@ -17,6 +18,7 @@ mod dedup;
 mod encode;
 mod provision;
 mod publish;
+mod runs;
 mod template;
 
 use waybill_plugin::broker::Pool;
@@ -55,6 +57,7 @@ impl Transport for Redis {
             max_concurrent_calls: common.connections,
             tick_every: Some(own.ping_every),
             dedup_window: own.remembers(),
+            features: vec!["key-runs".to_owned()],
             ..Opened::new()
         };
         pool.put(connection, deadline).await;

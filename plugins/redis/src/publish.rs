@@ -19,6 +19,7 @@ use crate::answer::{self, Answer};
 use crate::config::{Config, Keys};
 use crate::connection::Connection;
 use crate::encode::Encoder;
+use crate::runs::Runs;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;
@@ -100,6 +101,7 @@ struct Flight<'a> {
     config: &'a Keys,
     window: usize,
     places: Vec<Place>,
+    runs: Runs,
     outcomes: Outcomes<'a>,
     /// The first message that was never written.
     next: usize,
@@ -128,6 +130,7 @@ impl<'a> Flight<'a> {
             config: &config.own,
             window: config.common.window as usize,
             places: vec![Place::Here; batch.len()],
+            runs: Runs::of(batch),
             outcomes: Outcomes::new(call, batch.len()),
             next: 0,
             again: VecDeque::new(),
@@ -152,6 +155,9 @@ impl<'a> Flight<'a> {
             let place = self.again.pop_front().unwrap_or(self.next);
             let Some(message) = self.batch.get(place) else { break };
             self.next = self.next.max(place + 1);
+            if !self.runs.may_go(place) || !matches!(self.places.get(place), Some(Place::Here)) {
+                continue;
+            }
             match self.encoder.add(&mut chunk, message) {
                 Ok(()) => {
                     self.waiting += 1;
@@ -274,9 +280,27 @@ impl<'a> Flight<'a> {
         self.settle(place, outcome);
     }
 
+    /// Settles one, and what is behind it: that may go now, or isn't sent.
     fn settle(&mut self, place: usize, outcome: Outcome) {
+        let is_acknowledged = matches!(outcome, Outcome::Ack(_));
         self.put(place, Place::Settled);
         self.outcomes.settle(place, outcome);
+        let mut behind = self.runs.behind(place);
+        if is_acknowledged {
+            let Some(next) = behind else { return };
+            self.runs.free(next);
+            // One that wasn't come to yet goes in its turn.
+            if next < self.next {
+                self.again.push_back(next);
+            }
+            return;
+        }
+        while let Some(next) = behind {
+            self.put(next, Place::Settled);
+            let fault = Fault::new("REDIS.BEHIND", "a message of its key before it wasn't acknowledged");
+            self.outcomes.settle(next, Outcome::Release(fault));
+            behind = self.runs.behind(next);
+        }
     }
 
     fn put(&mut self, place: usize, at: Place) {

@@ -193,7 +193,10 @@ async fn redis_passes_against_a_real_server() {
         ("suite.unknown", "blocked", "REDIS.NO_STREAM"),
     ];
     let each = case("each destination has its outcome", ", create_streams = false", &messages(&each));
-    passes("redis", World::Transport, &[&adds, &each], &[]).await;
+    let report = passes("redis", World::Transport, &[&adds, &each], &[]).await;
+    for name in ["key-runs", "key-runs-cut"] {
+        assert!(report.check(name).is_some(), "{name} is told: {report:#?}");
+    }
 }
 
 /// Through a consumer of the source's own, so that each check finds everything again.

@@ -244,6 +244,41 @@ async fn a_dry_run_tells_and_what_needs_a_restart_stays_pending() {
     running.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn transports_that_are_changed_are_tried_at_the_same_time() {
+    let with = |ports: [u16; 2]| {
+        let mut text = config(&["http"], "");
+        for (name, port) in ["one", "two"].iter().zip(ports) {
+            text += &format!(
+                "[transport.{name}]\nplugin = \"nats\"\nconfig = {{ servers = [\"nats://127.0.0.1:{port}\"], stream = \"S\" }}\n\
+                 allow = {{ net = [\"tcp://127.0.0.1:{port}\"] }}\n"
+            );
+        }
+        text
+    };
+    // Nobody answers at these: they are tried again and again, beside what follows.
+    let running = Running::start(&with([1, 2])).await;
+    let [one, two] = [silent_peer().await, silent_peer().await];
+    running.write(&with([one.1, two.1]));
+    let reloading = async { running.reload().await };
+    let both_called = async {
+        // Each waits for the other's call before its own may fail.
+        let called = tokio::join!(one.0.accept(), two.0.accept());
+        drop((called, one.0, two.0));
+    };
+    let (reply, called) = tokio::join!(reloading, tokio::time::timeout(PATIENCE, both_called));
+    called.expect("one was tried when the other had failed, or never");
+    assert!(!reply.is_ok(), "neither peer is there: {reply:?}");
+    running.end().await;
+}
+
+/// A peer that takes a connection and says nothing, and its port.
+async fn silent_peer() -> (tokio::net::TcpListener, u16) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_and_a_change_of_a_watched_file_reload() {

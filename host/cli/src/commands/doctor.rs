@@ -6,13 +6,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{Resource, getrlimit};
+use waybill_core::streams::settings::StreamsSettings;
 
 use super::config::check::load_plugins;
 use crate::config::{Config, StoreKind};
 use crate::data;
 use crate::exit::CliError;
 use crate::output::checks::{self, Check};
-use crate::output::{Format, format_size};
+use crate::output::{Format, format_size, number};
 use crate::serve::compose;
 use crate::setup::{self, ConfigArgs};
 use crate::term::Term;
@@ -21,6 +23,8 @@ use crate::term::Term;
 const FREE_BYTES_MIN: u64 = 256 << 20;
 /// Free space below which it is worth a word, in bytes.
 const FREE_BYTES_LOW: u64 = 2 << 30;
+/// Files that a host has open beside its subscriptions: its store, brokers, other requests.
+const FILES_BESIDE: u64 = 256;
 /// Wait for a store's server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -64,6 +68,7 @@ async fn of_config(config: &Config, term: &Term) -> Vec<Check> {
         Ok(warnings) => Check::warn("plugins", warnings.join("; ")),
         Err(error) => Check::fail("plugins", error.to_string().replace('\n', "; ")),
     });
+    checks.push(event_streams(&config.streams, getrlimit(Resource::Nofile).current));
     if config.server.tls.is_some() {
         let loaded = compose::encryption(config).map(|_| "the certificate and its key fit".to_owned());
         checks.push(Check::of("tls", loaded.map_err(|error| error.to_string())));
@@ -115,6 +120,34 @@ fn disk_space(path: &Path) -> Check {
     }
 }
 
+/// What readers of events may take of this machine, and what relays send where. Each reader is an open connection.
+fn event_streams(settings: &StreamsSettings, files_max: Option<u64>) -> Check {
+    let (name, events) = ("event streams", &settings.events);
+    let subscriptions = events.subscriptions_max as u64;
+    let bytes = events.live_bytes_total.saturating_add(events.replay_bytes_total) as u64;
+    let mut parts = vec![format!(
+        "{}, which hold at most {} of events",
+        number(subscriptions, "subscription at once", "subscriptions at once"),
+        format_size(bytes)
+    )];
+    parts.extend(
+        settings
+            .relays
+            .iter()
+            .map(|relay| format!("relay {} sends {} through {}", relay.name, relay.streams.as_str(), relay.transport)),
+    );
+    match files_max.filter(|files| *files < subscriptions.saturating_add(FILES_BESIDE)) {
+        Some(files) => {
+            parts.push(format!(
+                "but {files} files may be open at once, which a connection counts as: raise that (ulimit -n, LimitNOFILE= of a \
+                 unit), or lower events.subscriptions_max"
+            ));
+            Check::warn(name, parts.join("; "))
+        }
+        None => Check::ok(name, parts.join("; ")),
+    }
+}
+
 async fn reach(url: &str) -> Result<String, String> {
     let parsed = url::Url::parse(url).map_err(|error| format!("{url}: {error}"))?;
     let host = parsed.host_str().ok_or_else(|| format!("{url} has no host"))?.trim_matches(['[', ']']).to_owned();
@@ -148,5 +181,33 @@ fn holder(folder: &Path) -> Option<String> {
         }
         // The lock goes with the handle.
         Ok(()) | Err(std::fs::TryLockError::Error(_)) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use waybill_core::ids::RelayName;
+    use waybill_core::streams::name::StreamPattern;
+    use waybill_core::streams::settings::RelayPlan;
+
+    #[test]
+    fn readers_for_whom_no_files_are_left_are_told_with_what_to_do() {
+        let mut settings = StreamsSettings::default();
+        settings.events.subscriptions_max = 1_000;
+        let pattern = StreamPattern::parse("task.**").unwrap();
+        settings.relays = vec![RelayPlan::new(RelayName::new("bus").unwrap(), pattern, "nats".to_owned())];
+        let shown = |files| serde_json::to_value(event_streams(&settings, files)).unwrap();
+        let well =
+            "1,000 subscriptions at once, which hold at most 48MiB of events; relay bus sends task.** through nats";
+        for enough in [None, Some(1_256)] {
+            let shown = shown(enough);
+            assert_eq!((&shown["status"], &shown["detail"]), (&"ok".into(), &well.into()));
+        }
+        let few = shown(Some(1_255));
+        assert_eq!(few["status"], "warn");
+        let detail = few["detail"].as_str().unwrap();
+        assert!(detail.starts_with(well) && detail.contains("1255 files") && detail.contains("ulimit -n"), "{detail}");
     }
 }

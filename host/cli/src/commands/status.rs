@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use waybill_core::code::Code;
 
-use super::{Context, lists, outbox, transport};
+use super::{Context, lists, outbox, stream, transport};
 use crate::client::ClientError;
 use crate::exit::CliError;
 use crate::output::{self, Format, ago, counted_since, instant, number, scheduled_until, text, words};
@@ -33,7 +33,12 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let transports = lists::whole(context, &["v1", "transports"], &[]).await?;
     let blocked = lists::whole(context, &["v1", "outbox", "blocked"], &[]).await?;
     let stuck = stuck_sagas(context).await?;
-    let inbox = inbox(context).await?;
+    let inbox = if_kept(context, &["v1", "inbox", "stats"]).await?;
+    let streams = if_kept(context, &["v1", "events", "stats"]).await?;
+    let relays = match streams {
+        Value::Null => Vec::new(),
+        _ => lists::whole(context, &["v1", "relays"], &[]).await?,
+    };
     let rates = match before {
         Some(before) => {
             tokio::time::sleep(SAMPLE.saturating_sub(began.elapsed())).await;
@@ -43,7 +48,10 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     };
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
-        Format::Table => screen(context, &checks, rates, &Sections { stats, transports, blocked, stuck, inbox })?,
+        Format::Table => {
+            let sections = Sections { stats, transports, blocked, stuck, inbox, streams, relays };
+            screen(context, &checks, rates, &sections)?
+        }
         Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
         format => {
             let all = json!({
@@ -55,6 +63,8 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
                 "blocked": blocked,
                 "stuck_sagas": stuck,
                 "inbox": inbox,
+                "streams": streams,
+                "relays": relays,
             });
             if format == Format::Json {
                 output::json(context.term, &all)?
@@ -78,11 +88,14 @@ struct Sections {
     stuck: u64,
     /// What waits in the inbox; null = the host has none.
     inbox: Value,
+    /// How event streams do; null = the host has none, or is one of an earlier version.
+    streams: Value,
+    relays: Vec<Value>,
 }
 
-/// What waits in the inbox, where the host has one.
-async fn inbox(context: &Context<'_>) -> Result<Value, CliError> {
-    match context.client.get(&["v1", "inbox", "stats"], &[]).await {
+/// What a host says of something that not every host has; null = it hasn't.
+async fn if_kept(context: &Context<'_>, path: &[&str]) -> Result<Value, CliError> {
+    match context.client.get(path, &[]).await {
         Ok(answer) => Ok(answer.body),
         Err(ClientError::Refused(refusal))
             if matches!(Code::of(&refusal.code), Some(Code::PROVIDER_UNAVAILABLE | Code::HTTP_NOT_FOUND)) =>
@@ -93,7 +106,7 @@ async fn inbox(context: &Context<'_>) -> Result<Value, CliError> {
     }
 }
 
-/// The same in a line.
+/// What waits in the inbox, in a line.
 fn unprocessed(inbox: &Value) -> Option<String> {
     let contexts = inbox.get("contexts")?.as_array()?;
     let sum = |pointer: &str| contexts.iter().filter_map(|row| row.pointer(pointer)?.as_u64()).sum::<u64>();
@@ -122,7 +135,7 @@ fn screen(
     rates: Option<[f64; 2]>,
     sections: &Sections,
 ) -> Result<(), CliError> {
-    let Sections { stats, transports, blocked, stuck, inbox } = sections;
+    let Sections { stats, transports, blocked, stuck, inbox, streams, relays } = sections;
     let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
     let ready = !checks.iter().any(|check| text(check, "status") == "fail");
     let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
@@ -160,6 +173,7 @@ fn screen(
     };
     rows.push(("dead letters".to_owned(), dead));
     rows.extend(unprocessed(inbox).map(|waits| ("inbox".to_owned(), waits)));
+    rows.extend(stream::health::rows(streams, relays));
     if *stuck > 0 {
         let found = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
         rows.push(("stuck sagas".to_owned(), found));

@@ -112,6 +112,7 @@ pub async fn store(config: &Config, term: &Term) -> Result<Arc<SurrealStore>, Cl
         block_cache_bytes: settings.block_cache,
         shards: config.outbox.shards,
         payload_bytes_max: config.outbox.max_payload_bytes,
+        streams: config.streams.clone(),
         dedup_memory: config.inbox.dedup_memory,
         query_timeout: settings.query_timeout,
         ..StoreConfig::new(settings.url.clone())

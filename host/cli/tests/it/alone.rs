@@ -142,6 +142,7 @@ fn the_doctor_tells_what_would_keep_a_host_from_starting() {
     assert_eq!(status(&sick.out, "port").as_deref(), Some("fail"));
     assert_eq!(status(&sick.out, "data folder").as_deref(), Some("ok"));
     assert_eq!(status(&sick.out, "plugins").as_deref(), Some("ok"));
+    assert!(status(&sick.out, "event streams").is_some_and(|status| status != "fail"), "{}", sick.out);
     drop(taken);
     let well = waybill(&["doctor", "--config", file.to_str().unwrap(), "-o", "jsonl"]).run();
     assert_eq!(status(&well.out, "port").as_deref(), Some("ok"), "{}", well.out);

@@ -221,7 +221,19 @@ impl StreamService for FakeStreams {
         Ok(Page { items: vec![range("acme", 1), range("secret", 4)], next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
-        Ok(StreamStats::default())
+        Ok(StreamStats {
+            owned: 4,
+            shards: 16,
+            waiting: 2,
+            door_rows: 3,
+            door_age: Some(Duration::from_secs(5)),
+            readers: 7,
+            readers_max: 7_500,
+            lagged: 1,
+            ring_bytes: 20_480,
+            replay_bytes: 10_240,
+            ..StreamStats::default()
+        })
     }
 }
 

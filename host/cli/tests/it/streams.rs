@@ -43,6 +43,31 @@ fn streams_are_listed_and_shown() {
 }
 
 #[test]
+fn the_screen_of_the_host_tells_how_streams_readers_and_relays_do() {
+    let (host, _) = streaming();
+    let status = ask(&host, &["status"]).run();
+    for words in [
+        "1 stream of tenant default: 1,003 events kept, 900 bytes in all since they began",
+        "2 appends wait, 3 appends of transactions lie on the doorstep, the oldest for 5s; this host numbers 4 of 16 shards",
+        "7 of 7,500 there may be, 30 KiB held for them, 1 lagged",
+        "1 of 1 behind, 1,234 events aren't sent, the oldest for 1m30s",
+    ] {
+        assert!(status.out.contains(words), "{words}: {status:?}");
+    }
+    let json: Value = serde_json::from_str(&ask(&host, &["status", "-o", "json"]).run().out).unwrap();
+    assert_eq!((&json["streams"]["host"]["door_age_ms"], &json["relays"][0]["name"]), (&json!(5_000), &json!("bus")));
+}
+
+#[test]
+fn a_host_without_event_streams_says_nothing_of_them() {
+    let host = TestHost::shop();
+    let status = ask(&host, &["status"]).run();
+    assert!(!status.out.contains("streams") && !status.out.contains("relays"), "{status:?}");
+    let json: Value = serde_json::from_str(&ask(&host, &["status", "-o", "json"]).run().out).unwrap();
+    assert_eq!((&json["streams"], &json["relays"]), (&Value::Null, &json!([])));
+}
+
+#[test]
 fn an_event_is_appended_from_flags_and_many_from_a_file() {
     let (host, streams) = streaming();
     let one = ["stream", "append", "task", "--resource", "TASK/a/b", "--op", "CREATE", "--data", "{\"a\": 1}"];
@@ -79,7 +104,7 @@ fn what_is_stored_is_read_page_by_page() {
     ask(&host, &["stream", "read", "--resource", "TASK/t-1", "--tenant", "acme"]).run();
     let calls = streams.calls();
     assert_eq!(calls[0], r#"read_many default Prefix("t") None"#);
-    assert!(calls[1].starts_with("read_many acme Resource") && calls[1].contains("t-1"), "{calls:?}");
+    assert!(calls[1].starts_with("read_many acme OneResource") && calls[1].contains("t-1"), "{calls:?}");
     for wrong in [&["stream", "read"] as &[&str], &["stream", "read", "a", "--prefix", "b"]] {
         assert_eq!(ask(&host, wrong).run().exit, Exit::Usage, "{wrong:?}");
     }

@@ -93,17 +93,26 @@ impl Switch {
     /// How often the plugin wrote a text; none when what it writes can't be read (TLS, or more than is kept).
     pub(crate) fn times_written(&self, text: &str) -> Option<usize> {
         let written = self.shared.written.lock();
-        let tls = written.starts_with(&[0x16, 0x03]);
-        if tls || written.len() >= RECORD_BYTES_MAX {
-            return None;
-        }
-        Some(written.windows(text.len().max(1)).filter(|window| *window == text.as_bytes()).count())
+        let places = written.windows(text.len().max(1)).filter(|window| *window == text.as_bytes());
+        is_readable(&written).then(|| places.count())
+    }
+
+    /// Behind how many bytes the plugin first wrote a text; none when it didn't, or what it writes can't be read.
+    pub(crate) fn first_written(&self, text: &str) -> Option<usize> {
+        let written = self.shared.written.lock();
+        let place = || written.windows(text.len().max(1)).position(|window| window == text.as_bytes());
+        is_readable(&written).then(place).flatten()
     }
 
     /// Forgets what was written.
     pub(crate) fn forget(&self) {
         self.shared.written.lock().clear();
     }
+}
+
+/// Not TLS, and all of it is kept.
+fn is_readable(written: &[u8]) -> bool {
+    !written.starts_with(&[0x16, 0x03]) && written.len() < RECORD_BYTES_MAX
 }
 
 async fn run(listener: TcpListener, address: SocketAddr, mut modes: watch::Receiver<Mode>, shared: Arc<Shared>) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use waybill_core::ids::Key;
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{CallError, ErrorKind, Outcome, OutcomeSink, Transport};
 use waybill_sandbox::{EndpointSpec, LoadedPlugin, WasmTransport};
@@ -75,6 +76,11 @@ impl Bench {
     pub(super) async fn open(&self, outside: &Outside, generation: u32) -> Result<Arc<WasmTransport>, Verdict> {
         let spec = self.spec(&outside.address(), generation);
         WasmTransport::start(self.plugin.clone(), spec).await.map_err(refused)
+    }
+
+    /// The key of the messages that are all of one.
+    pub(super) fn one_key() -> Result<Key, Verdict> {
+        Key::new("suite-run").map_err(|error| failed(error.to_string(), "this is the suite's fault: report it"))
     }
 
     /// Messages of the case's kind, numbered from `first`.

@@ -34,6 +34,47 @@ pub(super) async fn all(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
         .await;
 }
 
+pub(super) async fn key_runs_cut(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
+    let promise = "what follows a message of its key that isn't acknowledged is released";
+    suite.check("key-runs-cut", promise, cut_run(bench, cases)).await;
+}
+
+/// A message that the peer doesn't take, and one behind it that it would.
+async fn cut_run(bench: &Bench, cases: &[Case]) -> CaseResult {
+    let of =
+        |case: &Case, wanted: fn(&str) -> bool| case.messages.iter().find(|message| wanted(&message.expect)).cloned();
+    let both = cases.iter().find_map(|case| {
+        let refused = of(case, |word| !["ack", "error"].contains(&word))?;
+        Some((case, refused, of(case, |word| word == "ack")?))
+    });
+    let Some((case, refused, taken)) = both else {
+        return Err(not_applicable("no case has a message that is taken beside one that isn't: add one to tests/"));
+    };
+    let bench = bench.with(case);
+    let outside = bench.outside().await?;
+    let transport = bench.open(&outside, 1).await?;
+    let key = Bench::one_key()?;
+    let made = (1..).zip([&refused, &taken]).map(|(number, template)| {
+        sample::delivery(template, number, &outside.address()).map(|delivery| sample::with_key(delivery, &key))
+    });
+    let batch: Option<Vec<Delivery>> = made.collect();
+    let batch =
+        batch.ok_or_else(|| failed("a message has an id, key or topic that can't be one", "correct the case"))?;
+    let (answer, _) = send_within(&transport, batch, CALL_TIMEOUT).await;
+    let outcomes = answer.map_err(|error| call_failed(&error))?;
+    match outcomes.as_slice() {
+        [first, Outcome::Release(_)] if word(first) == refused.expect => Ok(format!("{}, release", word(first))),
+        other => Err(failed(
+            format!(
+                "one that is {} and one of its key behind it ended as {}",
+                refused.expect,
+                other.iter().map(shown).collect::<Vec<_>>().join(", ")
+            ),
+            "answer `release` for what follows a message of its key that isn't acknowledged, and don't send it; or don't name `key-runs`",
+        )),
+    }
+}
+
 async fn run(bench: &Bench) -> CaseResult {
     let expected = &bench.case.messages;
     let whole_call = expected.iter().any(|message| message.expect == "error");

@@ -12,6 +12,7 @@ mod life;
 mod sending;
 mod trouble;
 
+use waybill_core::port::transport::Transport as _;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxError, World};
 
 use crate::Options;
@@ -39,6 +40,11 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
         trouble::all(&mut suite, &bench).await;
     }
     cases::all(&mut suite, &bench, &options.cases).await;
+    // Others never get two messages of one key at once.
+    if usable && bench.start().await.is_ok_and(|running| running.transport.limits().key_runs) {
+        sending::key_runs(&mut suite, &bench).await;
+        cases::key_runs_cut(&mut suite, &bench, &options.cases).await;
+    }
     Ok(suite.done())
 }
 

@@ -6,9 +6,11 @@ use waybill_core::message::{Delivery, Message};
 use waybill_core::port::transport::{Outcome, Transport};
 
 use super::bench::{Bench, Running, delivered, outcomes, shown};
-use crate::limits::{BATCH_MAX, CALLS_MAX, LARGE_PAYLOAD_BYTES, MEMORY_BATCH, MEMORY_PAYLOAD_BYTES};
+use crate::limits::{
+    BATCH_MAX, CALLS_MAX, LARGE_PAYLOAD_BYTES, MEMORY_BATCH, MEMORY_PAYLOAD_BYTES, RUN_FIRST, RUN_MAX,
+};
 use crate::report::Verdict;
-use crate::sample::with_payload;
+use crate::sample::{with_key, with_payload};
 use crate::suite::{Suite, failed, not_applicable};
 
 pub(super) async fn all(suite: &mut Suite, bench: &Bench) {
@@ -161,6 +163,29 @@ fn with_odd_headers(mut delivery: Delivery) -> Delivery {
     message.annotations.set(Annotation::AggregateId, Some("\u{1f4e6}"));
     delivery.message = std::sync::Arc::new(message);
     delivery
+}
+
+pub(super) async fn key_runs(suite: &mut Suite, bench: &Bench) {
+    let promise = "several messages of one key in a batch are taken, in their order";
+    suite
+        .check("key-runs", promise, async {
+            let running = bench.start().await?;
+            let count = running.transport.limits().max_batch.clamp(1, RUN_MAX) as usize;
+            let key = Bench::one_key()?;
+            let batch = bench.batch(&running.outside, RUN_FIRST, count)?;
+            let batch: Vec<Delivery> = batch.into_iter().map(|delivery| with_key(delivery, &key)).collect();
+            let ids: Vec<String> = batch.iter().map(|delivery| delivery.message.id.to_string()).collect();
+            delivered(&running.transport, batch).await?;
+            let places: Vec<usize> = ids.iter().filter_map(|id| running.outside.switch.first_written(id)).collect();
+            if !places.is_sorted() {
+                return Err(failed(
+                    "messages of one key were written in another order than that of the batch",
+                    "send each when the one of its key before it is acknowledged, or don't name `key-runs`",
+                ));
+            }
+            Ok(format!("{count} of one key, {} of them seen on the wire", places.len()))
+        })
+        .await;
 }
 
 async fn concurrency(suite: &mut Suite, bench: &Bench) {

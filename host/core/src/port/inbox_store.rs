@@ -96,6 +96,8 @@ pub trait InboxStore: Send + Sync + 'static {
     async fn inbox_rows(&self, shard: ShardId, seqs: &[Seq]) -> Result<Vec<Option<Arc<InboxRow>>>, StoreError>;
     /// What the seen set has of each id, in the order asked; none where it has nothing. It may answer what is out of the window.
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError>;
+    /// The same of one id, for people who ask: what that reads isn't among [`Self::inbox_seen_reads`].
+    async fn inbox_seen_for_people(&self, shard: ShardId, query: &SeenQuery) -> Result<Option<SeenHit>, StoreError>;
     /// The same of one id that may lie in any minute: it was filed by a stamp of its sender's (`id_time = "occurred_at"`), and that isn't
     /// known. Of several the one that was finished last, as exactly as blocks tell: a packed id has the age of its block. A read or two for each minute in which the consumer finished anything, so it is for people who ask, and not for what flows.
     async fn inbox_seen_in_any_minute(
@@ -104,7 +106,7 @@ pub trait InboxStore: Send + Sync + 'static {
         consumer: &ConsumerName,
         id: Fingerprint,
     ) -> Result<Option<SeenHit>, StoreError>;
-    /// How often this process has read the store to answer for a consumer. What is found in memory, or known there to be a stranger, costs
+    /// How often this process has read the store to answer for a consumer's messages. What is found in memory, or known there to be a stranger, costs
     /// none; of ids that tell nothing, each costs some once there are more than filters have room for.
     fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64;
     /// Forgets what was seen at or before `until`, packs what lies idle, and removes history written before `done_before`; about

@@ -200,7 +200,8 @@ pub trait StreamStore: Send + Sync + 'static {
     async fn feed(&self, shard: ShardId, after: u64, limit: usize) -> Result<Vec<FeedRecord>, StoreError>;
     /// The last of the feed records written before an instant, of the oldest `limit`; none = there is none.
     async fn feed_before(&self, shard: ShardId, before: UnixMillis, limit: usize) -> Result<Option<u64>, StoreError>;
-    /// The next stream of a scan: its name, and what is read of it; none = there is no other.
+    /// The next stream of a scan: its name, and what is read of it; none = there is no other. For a selector of resources chunks are left out
+    /// in which the index has none of them: the next one reaches back over those.
     async fn scan_streams(&self, query: &ScanQuery) -> Result<Option<(StreamName, StreamSlice)>, StoreError>;
     /// Whether a stream may have, or have had, events that a selector names.
     async fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> Result<bool, StoreError>;

@@ -189,6 +189,9 @@ pub struct TransportLimits {
     pub max_batch_bytes: u32,
     /// Largest payload the peer takes; larger ones become dead letters without a call.
     pub max_payload_bytes: Option<u32>,
+    /// A call may hold several messages of one key (feature `key-runs`): they are sent in order, and what follows one that isn't acknowledged
+    /// is released, not sent.
+    pub key_runs: bool,
 }
 
 /// A plugin that serves or served.

@@ -57,6 +57,18 @@ impl Parts {
         Ok(Self { parts: parts.into_iter().map(Glob::new).collect(), rest })
     }
 
+    /// A regular expression that matches the same names, whose parts are between dots.
+    pub(crate) fn regex_of_dotted(&self) -> String {
+        const DOT: &str = r"\x2E";
+        let parts: Vec<String> = self.parts.iter().map(|part| part.regex(r"[^\x2E]")).collect();
+        let end = match (self.rest, parts.is_empty()) {
+            (false, _) => "$",
+            (true, false) => DOT,
+            (true, true) => "",
+        };
+        format!("^{}{end}", parts.join(DOT))
+    }
+
     pub(crate) fn matches<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
         for part in &self.parts {
             match names.next() {

@@ -16,6 +16,7 @@
 //! | `error` | what can be wrong with a request, with codes |
 //! | `filter` | conditions for lists |
 //! | `tree` | how events change a tree, and what it says about itself |
+//! | `history` | a saga's history as an event stream |
 //! | `machine` | what follows from what: the rules |
 //! | `call` | what is called, and what comes of it |
 //! | `shard` | the sagas of one shard: commits and effects |
@@ -25,6 +26,7 @@ pub mod definition;
 pub mod error;
 pub mod event;
 pub mod filter;
+pub mod history;
 pub mod id;
 pub mod json;
 pub mod limits;

@@ -5,6 +5,7 @@
 //! body: from, last, total, at, count, then for each event: seq and pos, each minus that of the one before, length, envelope
 //! ```
 //!
+//! Version 2 has the bytes of the payload that lies apart (`super::blob`; 0 = none does) before each envelope; it is written where one does.
 //! Numbers are varints. It lies under its last seq and says from where it covers: from any position a reader goes forward, whatever
 //! was merged meanwhile. A number that it covers and doesn't hold was replaced by compaction.
 
@@ -16,7 +17,10 @@ use super::proto::{ProtoError, put_varint, take_bytes, take_varint};
 use crate::time::UnixMillis;
 
 const KIND: u8 = b'E';
-const VERSION: u8 = 1;
+/// With every payload in its envelope.
+const WHOLE: u8 = 1;
+/// With payloads that lie apart.
+const APART: u8 = 2;
 const HEADER: usize = 8;
 
 /// One event as it lies in a chunk.
@@ -27,6 +31,15 @@ pub struct StoredEvent {
     pub pos: u64,
     /// Its envelope without tenant, stream and seq ([`super::envelope`]).
     pub packed: Bytes,
+    /// Bytes of its payload where that lies apart ([`super::blob`]); 0 = it is in the envelope.
+    pub apart: u32,
+}
+
+impl StoredEvent {
+    /// Bytes of it, wherever they lie.
+    pub fn bytes(&self) -> usize {
+        self.packed.len() + self.apart as usize
+    }
 }
 
 /// Consecutive events of a stream.
@@ -51,6 +64,26 @@ pub struct StoredChunk {
     pub chunk: Result<Arc<Chunk>, String>,
 }
 
+impl StoredChunk {
+    /// The same, covering all behind `from`, for a reader that wants nothing in front of `met`. One that doesn't cover `met` isn't what was
+    /// looked for: it stays as it is, and its reader finds the gap.
+    #[must_use]
+    pub fn reaching_back(self, from: u64, met: u64) -> Self {
+        let Ok(chunk) = &self.chunk else { return self };
+        if chunk.from <= from || chunk.from >= met {
+            return self;
+        }
+        let chunk = Arc::new(Chunk { from, ..chunk.as_ref().clone() });
+        Self { last: self.last, chunk: Ok(chunk) }
+    }
+
+    /// One that covers a range of which its reader wants nothing.
+    pub fn hollow(from: u64, last: u64) -> Self {
+        let chunk = Chunk { from, last, total: 0, at: UnixMillis(0), events: Vec::new() };
+        Self { last, chunk: Ok(Arc::new(chunk)) }
+    }
+}
+
 /// Why a chunk can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
@@ -67,8 +100,13 @@ pub enum ChunkError {
 }
 
 impl Chunk {
-    /// Bytes of its events.
+    /// Bytes of its events, wherever they lie.
     pub fn bytes(&self) -> usize {
+        self.events.iter().map(StoredEvent::bytes).sum()
+    }
+
+    /// Bytes of what lies in the chunk itself: that is what writing it again costs.
+    pub fn packed_bytes(&self) -> usize {
         self.events.iter().map(|event| event.packed.len()).sum()
     }
 
@@ -84,8 +122,9 @@ impl Chunk {
     }
 
     pub fn pack(&self) -> Bytes {
-        let mut out = Vec::with_capacity(HEADER + 64 + self.bytes() + 8 * self.events.len());
-        out.extend_from_slice(&[b'W', b'B', KIND, VERSION, 0, 0, 0, 0]);
+        let version = if self.events.iter().any(|event| event.apart > 0) { APART } else { WHOLE };
+        let mut out = Vec::with_capacity(HEADER + 64 + self.packed_bytes() + 8 * self.events.len());
+        out.extend_from_slice(&[b'W', b'B', KIND, version, 0, 0, 0, 0]);
         for number in [self.from, self.last, self.total, self.at.0, self.events.len() as u64] {
             put_varint(&mut out, number);
         }
@@ -94,10 +133,13 @@ impl Chunk {
             put_varint(&mut out, event.seq.wrapping_sub(seq));
             put_varint(&mut out, event.pos.wrapping_sub(pos));
             put_varint(&mut out, event.packed.len() as u64);
+            if version == APART {
+                put_varint(&mut out, u64::from(event.apart));
+            }
             out.extend_from_slice(&event.packed);
             (seq, pos) = (event.seq, event.pos);
         }
-        let crc = checksum(KIND, VERSION, out.get(HEADER..).unwrap_or_default()).to_le_bytes();
+        let crc = checksum(KIND, version, out.get(HEADER..).unwrap_or_default()).to_le_bytes();
         if let Some(slot) = out.get_mut(4..HEADER) {
             slot.copy_from_slice(&crc);
         }
@@ -115,7 +157,7 @@ impl Chunk {
         if checksum(kind, version, body) != u32::from_le_bytes([c0, c1, c2, c3]) {
             return Err(ChunkError::Checksum);
         }
-        if version > VERSION {
+        if version > APART {
             return Err(ChunkError::Newer(version));
         }
         let mut number = || take_varint(&mut body);
@@ -132,8 +174,10 @@ impl Chunk {
             }
             seq = next;
             let length = take_varint(&mut body)?;
+            let apart = if version == APART { take_varint(&mut body)? } else { 0 };
+            let apart = u32::try_from(apart).map_err(|_| ProtoError::Varint)?;
             let packed = bytes.slice_ref(take_bytes(&mut body, length)?);
-            chunk.events.push(StoredEvent { seq, pos, packed });
+            chunk.events.push(StoredEvent { seq, pos, packed, apart });
         }
         if !body.is_empty() || from > last {
             return Err(ChunkError::Order);
@@ -154,8 +198,12 @@ mod tests {
     use super::*;
 
     fn chunk() -> Chunk {
-        let event =
-            |seq, pos, text: &'static str| StoredEvent { seq, pos, packed: Bytes::from_static(text.as_bytes()) };
+        let event = |seq, pos, text: &'static str| StoredEvent {
+            seq,
+            pos,
+            packed: Bytes::from_static(text.as_bytes()),
+            apart: 0,
+        };
         Chunk {
             from: 7,
             last: 12,
@@ -172,6 +220,16 @@ mod tests {
             assert_eq!(Chunk::unpack(&chunk.pack()), Ok(chunk));
         }
         assert_eq!(chunk().bytes(), 8);
+    }
+
+    #[test]
+    fn payloads_that_lie_apart_count_and_make_another_version() {
+        let whole = chunk();
+        let mut apart = whole.clone();
+        apart.events[1].apart = 70_000;
+        assert_eq!(Chunk::unpack(&apart.pack()), Ok(apart.clone()));
+        assert_eq!((apart.bytes(), apart.packed_bytes()), (70_008, 8));
+        assert_eq!((whole.pack()[3], apart.pack()[3]), (1, 2), "what earlier hosts wrote is written as before");
     }
 
     #[test]
@@ -196,7 +254,7 @@ mod tests {
             Chunk::unpack(&Bytes::from(bytes))
         };
         assert_eq!(with(&[0, 1, 0, 0, 1, 1, 0, 0], 1).map(|chunk| chunk.events.len()), Ok(1));
-        assert_eq!(with(&[0, 1, 0, 0, 1, 1, 0, 0], 2), Err(ChunkError::Newer(2)));
+        assert_eq!(with(&[0, 1, 0, 0, 1, 1, 0, 0], 3), Err(ChunkError::Newer(3)));
         assert_eq!(with(&[0, 1, 0, 0, 1, 2, 0, 0], 1), Err(ChunkError::Order), "beyond its last");
         assert_eq!(with(&[0, 1, 0, 0, 1, 0, 0, 0], 1), Err(ChunkError::Order), "not after the one before");
         assert_eq!(with(&[2, 1, 0, 0, 0], 1), Err(ChunkError::Order), "it ends before it begins");

@@ -31,7 +31,7 @@ const PAYLOAD: u32 = 14;
 const PAYLOAD_BYTES: u32 = 15;
 const TENANT: u32 = 16;
 const RESUME_TOKEN: u32 = 17;
-/// Stored only: where a large payload lies.
+/// Stored only: what is known of a payload that lies beside its chunk.
 const BLOB: u32 = 1_000;
 
 /// Why a stored envelope can't be read.
@@ -45,46 +45,45 @@ pub enum EnvelopeError {
 
 /// An envelope as it is stored.
 pub fn pack(event: &Event) -> Vec<u8> {
-    let mut out = Vec::with_capacity(160 + event.body.len());
+    let payload = if matches!(event.body, Body::Blob { .. }) { 0 } else { event.body.len() };
+    let mut out = Vec::with_capacity(160 + payload);
     put_text(&mut out, EVENT_ID, event.id.as_str());
     put_number(&mut out, TS_MS, event.ts.0);
-    pack_content(event, &mut |bytes| out.extend_from_slice(bytes));
+    put_content(&mut out, event);
     out
 }
 
-/// Everything but id and time, piece by piece.
-pub(super) fn pack_content(event: &Event, take: &mut impl FnMut(&[u8])) {
-    let mut out = Vec::new();
-    put_text(&mut out, RESOURCE_TYPE, &event.resource_type);
-    put_text(&mut out, RESOURCE_ID, &event.resource_id);
+/// Everything but id and time.
+fn put_content(out: &mut Vec<u8>, event: &Event) {
+    put_text(out, RESOURCE_TYPE, &event.resource_type);
+    put_text(out, RESOURCE_ID, &event.resource_id);
     // An enum is an int32, and a negative one has its sign in all 64 bits.
-    put_number(&mut out, OP, i64::from(event.op.0).cast_unsigned());
-    put_number(&mut out, SCHEMA_VERSION, u64::from(event.schema_version));
-    put_text(&mut out, NODE_UUID, event.node_uuid.as_deref().unwrap_or_default());
-    put_text(&mut out, CORRELATION_ID, event.correlation_id.as_deref().unwrap_or_default());
-    put_text(&mut out, CAUSE, event.cause.as_deref().unwrap_or_default());
+    put_number(out, OP, i64::from(event.op.0).cast_unsigned());
+    put_number(out, SCHEMA_VERSION, u64::from(event.schema_version));
+    put_text(out, NODE_UUID, event.node_uuid.as_deref().unwrap_or_default());
+    put_text(out, CORRELATION_ID, event.correlation_id.as_deref().unwrap_or_default());
+    put_text(out, CAUSE, event.cause.as_deref().unwrap_or_default());
     for (name, value) in &event.headers {
         let mut pair = Vec::with_capacity(name.len() + value.len() + 6);
         put_text(&mut pair, 1, name);
         put_text(&mut pair, 2, value);
-        put_bytes(&mut out, HEADERS, &pair);
+        put_bytes(out, HEADERS, &pair);
     }
-    put_text(&mut out, CONTENT_TYPE, event.content_type.as_deref().unwrap_or_default());
+    put_text(out, CONTENT_TYPE, event.content_type.as_deref().unwrap_or_default());
     match &event.body {
         Body::None => {}
-        Body::Any { type_url, value } => put_bytes(&mut out, PAYLOAD, &any(type_url, value)),
-        Body::Bytes(bytes) => put_bytes(&mut out, PAYLOAD_BYTES, bytes),
-        Body::Blob { blob, bytes, type_url } => {
+        Body::Any { type_url, value } => put_bytes(out, PAYLOAD, &any(type_url, value)),
+        Body::Bytes(bytes) => put_bytes(out, PAYLOAD_BYTES, bytes),
+        Body::Blob { bytes, crc, type_url } => {
             let mut place = Vec::new();
-            put_text(&mut place, 1, blob);
+            put_number(&mut place, 1, u64::from(*crc));
             put_number(&mut place, 2, u64::from(*bytes));
             if let Some(type_url) = type_url {
                 put_bytes(&mut place, 3, type_url.as_bytes());
             }
-            put_bytes(&mut out, BLOB, &place);
+            put_bytes(out, BLOB, &place);
         }
     }
-    take(&out);
 }
 
 fn any(type_url: &str, value: &[u8]) -> Vec<u8> {
@@ -209,16 +208,16 @@ fn pair(bytes: &[u8]) -> Result<(String, String), ProtoError> {
 }
 
 fn blob(bytes: &[u8]) -> Result<Body, ProtoError> {
-    let (mut blob, mut length, mut type_url) = (String::new(), 0, None);
+    let (mut crc, mut length, mut type_url) = (0, 0, None);
     for field in Fields(bytes) {
         match field? {
-            (1, value) => blob = value.text(1)?.to_owned(),
+            (1, value) => crc = u32::try_from(value.number(1)?).unwrap_or(u32::MAX),
             (2, value) => length = u32::try_from(value.number(2)?).unwrap_or(u32::MAX),
             (3, value) => type_url = Some(value.text(3)?.to_owned()),
             _ => {}
         }
     }
-    Ok(Body::Blob { blob, bytes: length, type_url })
+    Ok(Body::Blob { bytes: length, crc, type_url })
 }
 
 #[cfg(test)]
@@ -244,8 +243,8 @@ mod tests {
             Body::None,
             Body::Bytes(Bytes::new()),
             Body::Any { type_url: "type.googleapis.com/x".into(), value: Bytes::from_static(&[0, 255]) },
-            Body::Blob { blob: "b-1".into(), bytes: 70_000, type_url: None },
-            Body::Blob { blob: "b-1".into(), bytes: 70_000, type_url: Some(String::new()) },
+            Body::Blob { bytes: 70_000, crc: u32::MAX, type_url: None },
+            Body::Blob { bytes: 70_000, crc: 0, type_url: Some(String::new()) },
         ];
         for body in bodies {
             for op in [Op::DELETE, Op(77), Op(-3)] {

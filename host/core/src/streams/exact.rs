@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::blob;
 use super::chunk::{Chunk, StoredEvent};
+use super::event::NewEvent;
 use super::name::StreamKey;
 use super::records::{Append, DoorContent, EventIdRecord, StreamHead, StreamRest, StreamWrite};
 use super::rules::{Rule, Rules};
@@ -132,8 +134,9 @@ fn write(exact: &ExactAppend, view: &ExactView, now: UnixMillis, rules: Rules) -
     // What lies before the first event that a stream ever has was trimmed elsewhere; what is left out behind it, compaction took there.
     let first = seqs.first().copied().filter(|first| view.head.last == 0 && *first > 1);
     let from = first.map_or(view.head.last, |first| first - 1);
-    let stored =
-        events.iter().zip(&seqs).map(|(event, seq)| StoredEvent { seq: *seq, pos: 0, packed: event.packed.clone() });
+    let of =
+        |(event, seq): (&NewEvent, &u64)| StoredEvent { seq: *seq, pos: 0, packed: event.packed.clone(), apart: 0 };
+    let stored = events.iter().zip(&seqs).map(of);
     let mut chunk = Chunk { from, last, total: view.head.bytes, at: now, events: stored.collect() };
     chunk.total += chunk.bytes() as u64;
     let mut writes = Vec::with_capacity(events.len() + 3);
@@ -147,7 +150,7 @@ fn write(exact: &ExactAppend, view: &ExactView, now: UnixMillis, rules: Rules) -
         writes.push(StreamWrite::PutRest { stream: stream.clone(), rest });
     }
     let key = chunk_key(&chunk, rules);
-    writes.push(StreamWrite::PutChunk { stream: stream.clone(), key, chunk: Arc::new(chunk) });
+    writes.extend(blob::put_chunk(stream, key, &Arc::new(chunk)));
     for (event, seq) in events.iter().zip(&seqs).filter(|(event, _)| event.is_indexed) {
         let id = (stream.tenant.clone(), event.id.clone());
         let record = EventIdRecord { stream: stream.clone(), seq: *seq, digest: event.digest, at: now };

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Longest name of a stream, in bytes: it is part of the keys of all that is stored.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Longest name of a saga's history, which is part of no key: an id in which each byte is written as `%XX`, behind `saga.`.
+pub const HISTORY_NAME_BYTES_MAX: usize = 5 + 3 * crate::saga::limits::SAGA_ID_BYTES_MAX;
 /// Longest `resource_type`, `resource_id`, `node_uuid`, in bytes: parts of keys and of brokers' routing keys.
 pub const RESOURCE_BYTES_MAX: usize = 255;
 pub const PAYLOAD_BYTES_MAX_DEFAULT: usize = 262_144;
@@ -32,8 +34,14 @@ pub const SEALED_EVENTS: usize = 64;
 pub const SEALED_BYTES: usize = 256 * 1024;
 /// Chunks that become one when they are merged: each event is written at most twice more.
 pub const MERGE_FAN: usize = 16;
+/// Chunks that one act of merging takes: it mustn't hold up those who append.
+pub const MERGE_CHUNKS_MAX: usize = 1_024;
 /// Bytes of chunks that one act of upkeep reads and writes.
 pub const UPKEEP_BYTES_MAX: usize = 1024 * 1024;
+/// Rows that one act of upkeep makes or takes away, and those of one chunk more.
+pub const UPKEEP_ROWS_MAX: usize = 2_048;
+/// Looks whose rows of the index of resources go into one commit: a commit holds up those who append, also a small one.
+pub const INDEX_LOOKS_MAX: usize = 16;
 /// Resources that one pass of compaction holds in memory: the next pass is about those behind. About 200 bytes each.
 pub const COMPACT_RESOURCES_MAX: usize = 100_000;
 /// Default of `events.retention_per_stream`, in events.
@@ -52,6 +60,10 @@ pub const LIVE_BYTES: usize = 4 * 1024 * 1024;
 /// Events of one stream beyond its checkpoint that a relay holds in memory, and the bytes of those of all streams of a shard.
 pub const RELAY_WINDOW_EVENTS: usize = 4_096;
 pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
+/// Streams of a shard of which a relay has something in memory.
+pub const RELAY_WINDOWS_MAX: usize = 4_096;
+/// Streams of a shard whose events a relay gave up for others, as they can't be sent for now.
+pub const RELAY_PARKED_MAX: usize = 10_000;
 /// Default of `relay.max_inflight`, in events, a relay and host.
 pub const RELAY_INFLIGHT_DEFAULT: usize = 64;
 

@@ -10,6 +10,7 @@
 //! | `event` | what is appended, checked and packed |
 //! | `envelope`, `proto` | the protobuf of an event |
 //! | `chunk` | events of a stream in one record |
+//! | `blob` | large payloads, beside their chunk |
 //! | `records` | what the store keeps |
 //! | `dead` | dead letters, and what a relay never had |
 //! | `exact` | appends at an expected number |
@@ -25,6 +26,7 @@
 //! | `limits` | every bound |
 
 pub mod access;
+pub mod blob;
 pub mod chunk;
 pub mod dead;
 pub mod envelope;

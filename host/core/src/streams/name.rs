@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::limits::NAME_BYTES_MAX;
+use super::limits::{HISTORY_NAME_BYTES_MAX, NAME_BYTES_MAX};
 use crate::error::{InputError, InputResult};
 use crate::ids::{ShardId, Tenant};
 use crate::route::Parts;
+use crate::saga::id::SagaId;
 
 /// What begins the names of sagas' histories.
 const SAGA: &str = "saga.";
@@ -24,10 +25,11 @@ impl StreamName {
         if text.is_empty() {
             return Err(InputError::Empty { field: "stream" });
         }
-        if text.len() > NAME_BYTES_MAX {
-            return Err(InputError::TooLong { field: "stream", bytes: text.len(), bytes_max: NAME_BYTES_MAX });
+        let is_escaped = names_histories(text);
+        let bytes_max = if is_escaped { HISTORY_NAME_BYTES_MAX } else { NAME_BYTES_MAX };
+        if text.len() > bytes_max {
+            return Err(InputError::TooLong { field: "stream", bytes: text.len(), bytes_max });
         }
-        let is_escaped = text.starts_with(SAGA);
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
         let are_plain = text.bytes().all(|byte| is_plain(byte) || (is_escaped && byte == b'%'));
         let are_parts = text.split('/').all(|part| !matches!(part, "" | "." | ".."));
@@ -56,7 +58,20 @@ impl StreamName {
 
     /// Whether it is a saga's history, which nobody appends to.
     pub fn is_saga(&self) -> bool {
-        self.0.starts_with(SAGA)
+        names_histories(&self.0)
+    }
+
+    /// The saga whose history it is: what [`Self::of_saga`] was given. None for any other stream, for a sub-saga, whose history is its
+    /// root's, and for what `of_saga` would write in another way, so that a history has one name.
+    pub fn saga_id(&self) -> Option<SagaId> {
+        let mut escaped = self.0.strip_prefix(SAGA)?.bytes();
+        let mut bytes = Vec::with_capacity(escaped.len());
+        while let Some(byte) = escaped.next() {
+            let mut digit = || char::from(escaped.next()?).to_digit(16);
+            bytes.push(if byte == b'%' { u8::try_from(digit()? * 16 + digit()?).ok()? } else { byte });
+        }
+        let id = SagaId::root(std::str::from_utf8(&bytes).ok()?).ok()?;
+        Self::of_saga(id.as_str()).is_ok_and(|name| name == *self).then_some(id)
     }
 
     /// The node in a name like `task.node.{uuid}`: events that name none belong to it.
@@ -71,6 +86,11 @@ impl fmt::Display for StreamName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Whether all streams whose names begin so are sagas' histories.
+pub fn names_histories(beginning: &str) -> bool {
+    beginning.starts_with(SAGA)
 }
 
 /// Whether each `%` begins two hex digits.
@@ -127,10 +147,17 @@ impl StreamPattern {
     pub fn matches(&self, name: &StreamName) -> bool {
         self.parts.matches(name.as_str().split('.'))
     }
+
+    /// A regular expression that matches the same names, for who can't call [`Self::matches`]: functions in the database.
+    pub fn regex(&self) -> String {
+        self.parts.regex_of_dotted()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -150,6 +177,23 @@ mod tests {
         assert!(name.is_saga() && StreamName::new(name.as_str()).is_ok());
         assert!(StreamName::new("saga.a%2").is_err() && StreamName::new("saga.a%zz").is_err());
         assert!(!StreamName::new("sagas.a").unwrap().is_saga());
+        assert!(StreamName::of_saga(&"\u{e4}".repeat(64)).is_ok(), "the longest id, each byte escaped");
+        assert!(StreamName::new(format!("saga.{}", "x".repeat(HISTORY_NAME_BYTES_MAX))).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_history_leads_back_to_its_saga(id in "[ -}\u{a1}-\u{2fff}]{1,40}") {
+            let name = StreamName::of_saga(&id).unwrap();
+            prop_assert_eq!(name.saga_id().map(String::from), Some(id));
+        }
+    }
+
+    #[test]
+    fn a_history_has_one_name_and_a_sub_saga_none() {
+        for other in ["saga.%61", "saga.%c3%a4", "saga.a/b", "saga.", "saga.a%7Eb", "saga.%00", "saga.%FF", "sagas.a"] {
+            assert!(StreamName::new(other).map_or(true, |name| name.saga_id().is_none()), "{other}");
+        }
     }
 
     #[test]
@@ -177,5 +221,12 @@ mod tests {
         assert!(matches("task.**", "task.node.1") && matches("*.node.*", "task.node.1") && matches("t*", "task"));
         assert!(!matches("task.*", "task.node.1") && !matches("task.**", "task"));
         assert!(StreamPattern::parse("a.**.b").is_err() && StreamPattern::parse("").is_err());
+    }
+
+    #[test]
+    fn a_pattern_is_a_regular_expression_over_the_whole_name_or_its_beginning() {
+        let regex = |pattern| StreamPattern::parse(pattern).unwrap().regex();
+        assert_eq!(regex("task.*.h-*"), r"^task\x2E[^\x2E]*\x2Eh\x2D[^\x2E]*$");
+        assert_eq!((regex("task.**").as_str(), regex("**").as_str()), (r"^task\x2E", "^"));
     }
 }

@@ -51,11 +51,13 @@ pub struct StreamRest {
     pub gone: u64,
     /// The time of the row that says when its age is looked at; none = it has no row.
     pub due: Option<UnixMillis>,
+    /// Up to where the index of resources tells of its events.
+    pub indexed: u64,
 }
 
 impl Default for StreamRest {
     fn default() -> Self {
-        Self { first: 1, fed: 0, purged: 0, gone: 0, due: None }
+        Self { first: 1, fed: 0, purged: 0, gone: 0, due: None, indexed: 0 }
     }
 }
 
@@ -65,6 +67,9 @@ impl StreamRest {
         self.fed.max(head.fed)
     }
 }
+
+/// A resource: its type and its id.
+pub type Resource = (String, String);
 
 /// What a commit added to a stream: from one number to another, both included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,6 +231,16 @@ pub enum StreamWrite {
         stream: StreamKey,
         key: u64,
     },
+    /// The payload of an event, beside its chunk ([`super::blob`]).
+    PutBlob {
+        stream: StreamKey,
+        seq: u64,
+        payload: bytes::Bytes,
+    },
+    DeleteBlob {
+        stream: StreamKey,
+        seq: u64,
+    },
     /// Puts an id that isn't there; where it is, nothing of the commit is written ([`crate::port::store::StoreError::Exists`]).
     CreateId {
         id: EventIdKey,
@@ -254,6 +269,17 @@ pub enum StreamWrite {
     PutType {
         stream: StreamKey,
         resource_type: String,
+    },
+    /// Puts the row that says in which chunk a resource has events, under the number of the last one there, and takes it away.
+    PutResource {
+        stream: StreamKey,
+        resource: Resource,
+        seq: u64,
+    },
+    DeleteResource {
+        stream: StreamKey,
+        resource: Resource,
+        seq: u64,
     },
     /// Puts the row that says when the age of a stream is looked at, and takes it away.
     PutDue {
@@ -284,7 +310,8 @@ impl StreamWrite {
     /// Bytes it is counted with against a commit's bound.
     pub fn weight(&self) -> usize {
         match self {
-            Self::PutChunk { chunk, .. } => chunk.bytes() + 24 * chunk.events.len() + 128,
+            Self::PutChunk { chunk, .. } => chunk.packed_bytes() + 24 * chunk.events.len() + 128,
+            Self::PutBlob { payload, .. } => payload.len() + 128,
             Self::PutDead(dead) => match dead.as_ref() {
                 StreamDead::Door { event, .. } => event.packed.len() + 256,
                 StreamDead::Relay { packed, .. } => packed.len() + 256,

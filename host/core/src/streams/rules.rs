@@ -61,11 +61,25 @@ pub enum Rule {
     AgainFromEnd,
     /// An event is published when its commit is known to be in.
     PublishAfterCommit,
+    /// What a relay has in memory of all streams has a bound.
+    WindowsHaveRoom,
+    /// Streams of which nothing can be sent leave their room to those that wait for it.
+    BlockedMakeRoom,
+    /// Selectors by node and type find what exact appenders put there from when it is named.
+    AdoptedAreFound,
+    /// Who lacks what a record names of a stream asks whether the stream ever had an event that it wants.
+    AskIfSelected,
+    /// Where a relay that takes the latest began is kept for the next owner.
+    StartIsKept,
+    /// A seek goes before where it began.
+    SeekBeforeStart,
+    /// What retention took before where it began isn't lost to it.
+    GoneBeforeStart,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 36] = [
         Self::ExactWritesHead,
         Self::HeadsAreChecked,
         Self::KeyedByLast,
@@ -95,6 +109,13 @@ impl Rule {
         Self::MarkWaitsForTrimmed,
         Self::CompareGone,
         Self::AgainFromEnd,
+        Self::WindowsHaveRoom,
+        Self::BlockedMakeRoom,
+        Self::StartIsKept,
+        Self::SeekBeforeStart,
+        Self::GoneBeforeStart,
+        Self::AdoptedAreFound,
+        Self::AskIfSelected,
     ];
 }
 

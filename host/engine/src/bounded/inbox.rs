@@ -35,6 +35,9 @@ impl InboxStore for Bounded<dyn InboxStore> {
     fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64 {
         self.store.inbox_seen_reads(consumer)
     }
+    async fn inbox_seen_for_people(&self, shard: ShardId, query: &SeenQuery) -> Result<Option<SeenHit>, StoreError> {
+        within!(self.inbox_seen_for_people(shard, query))
+    }
     async fn inbox_seen_in_any_minute(
         &self,
         shard: ShardId,

@@ -80,6 +80,11 @@ impl InboxMeter {
         counter!("waybill_source_overtaken_total", "source" => source.to_string()).increment(count);
     }
 
+    /// Claims on what a source reads that ran out before it was settled.
+    pub fn claims_expired(&self, source: &SourceName, count: u64) {
+        counter!("waybill_source_claims_expired_total", "source" => source.to_string()).increment(count);
+    }
+
     /// What a source reads from was made anew.
     pub fn made_anew(&self, source: &SourceName, count: u64) {
         counter!("waybill_source_made_anew_total", "source" => source.to_string()).increment(count);

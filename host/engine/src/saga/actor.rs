@@ -198,6 +198,9 @@ impl Actor {
                 }
                 SagaEffect::Moved { key, state, settled, tree, definitions, events } => {
                     self.shared.meter.moved(&tree, &definitions, &events);
+                    if let Some(streams) = &self.shared.streams {
+                        streams.saga_moved(&key);
+                    }
                     if settled && state.is_at_rest() {
                         self.watchers.tell(&key, state);
                     }

@@ -31,6 +31,8 @@ pub(super) type Known = (Arc<Tree>, Arc<DefinitionSet>);
 pub(super) enum MemoryQuery {
     /// A tree, by the id of its root or of a sub-saga, as it is now: it may be ahead of the store.
     Tree { key: SagaKey, reply: oneshot::Sender<Option<Known>> },
+    /// A tree by the key of its root, as it is now, and how many of its events the store has; none there = nobody knows.
+    History { key: SagaKey, reply: oneshot::Sender<Option<(Known, Option<u32>)>> },
     /// A saga as it is now, and whether this actor has acted on it.
     Act { key: SagaKey, actor: String, reply: oneshot::Sender<Option<(SagaSummary, ActKnown)>> },
     /// Those of the keys whose trees are there.
@@ -45,6 +47,10 @@ impl MemoryQuery {
     pub fn answer(self, shard: &SagaShard) {
         match self {
             Self::Tree { key, reply } => answer(reply, shard.tree(&key)),
+            Self::History { key, reply } => {
+                let history = shard.history(&key);
+                answer(reply, history.map(|(tree, definitions, committed)| ((tree, definitions), committed)));
+            }
             Self::Act { key, actor, reply } => answer(reply, shard.act_of(&key, &actor)),
             Self::Present { keys, reply } => {
                 answer(reply, keys.into_iter().filter(|key| shard.tree(key).is_some()).collect());

@@ -224,10 +224,14 @@ impl Outbox {
         let work = tokio::spawn(async move {
             let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.clone());
             let appends = events.appends.clone();
+            let has_statements = !statements.is_empty();
             let result = context.stores.transact.transact(statements, groups, appends, conclusion).await;
-            // A statement may have left some too, through a function of the caller's own.
+            // A statement may have left some too, through a function of the caller's own, on any doorstep.
             super::wake_door(&context, &shards);
-            streams.iter().for_each(|streams| streams.joined(&events.appends));
+            streams.iter().for_each(|streams| match has_statements {
+                true => streams.wake_doors(),
+                false => streams.joined(&events.appends),
+            });
             if let (Some(hold), Ok(_)) = (concluded, &result) {
                 idempotency.concluded(&hold).await;
             }

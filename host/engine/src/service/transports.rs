@@ -117,6 +117,7 @@ impl Outbox {
         for shard in &self.shards {
             shard.pause(id, paused);
         }
+        self.streams.iter().for_each(|streams| streams.wake_relays());
         self.context.stores.transact.set_paused(name, paused).await?;
         let kind = if paused { "TransportPaused" } else { "TransportResumed" };
         self.audit_event(self.event(kind, actor, None, name, serde_json::Value::Null)).await;

@@ -310,7 +310,7 @@ impl Drop for Actor {
         let shard = self.owner.shard();
         self.relays.iter().for_each(|relay| relay.meter_nothing(shard));
         self.shared.meter.waiting(shard, 0);
-        self.shared.meter.door(shard, 0);
+        self.shared.meter.door(shard, &[]);
     }
 }
 

@@ -139,7 +139,7 @@ impl Actor {
                     }
                 }
                 if let Some(bell) = bell {
-                    self.shared.meter.door(self.owner.shard(), found.rows.len());
+                    self.shared.meter.door(self.owner.shard(), &found.rows);
                     self.door.looked(bell, found.is_all && found.rows.is_empty());
                 }
                 self.is_pass_open = !found.is_all;

@@ -80,7 +80,7 @@ pub(super) enum Mail {
     Seek(SeekAsk),
     /// Dropped unanswered where nothing is in memory.
     Query(OwnerLook),
-    /// A relay was paused or resumed.
+    /// A relay or a transport was paused or goes on.
     RelayChanged,
     /// Other settings are in force.
     Reconfigured,

@@ -1,12 +1,25 @@
 //! Metrics of event streams. Label values are bounded: relays are configured, codes are the host's. Help is in [`crate::METRICS`].
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use parking_lot::Mutex;
 use waybill_core::code::Code;
 use waybill_core::ids::{RelayName, ShardId};
 use waybill_core::streams::owner::OwnerCounts;
+use waybill_core::streams::records::StreamDoorRow;
+use waybill_core::time::UnixMillis;
+
+/// What an owner hasn't numbered yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unnumbered {
+    pub appends: u64,
+    /// Rows that the latest look at the doorstep found, and when the oldest was written.
+    pub door_rows: u64,
+    pub door_since: Option<UnixMillis>,
+}
 
 /// Cached handles, and what was counted since the start, for people.
 pub(crate) struct StreamMeter {
@@ -28,7 +41,7 @@ pub(crate) struct StreamMeter {
     pub trimmed_count: AtomicU64,
     pub compacted_count: AtomicU64,
     pub lagged_count: AtomicU64,
-    pub waiting_count: AtomicU64,
+    unnumbered: Mutex<BTreeMap<ShardId, Unnumbered>>,
 }
 
 impl StreamMeter {
@@ -52,7 +65,7 @@ impl StreamMeter {
             trimmed_count: AtomicU64::new(0),
             compacted_count: AtomicU64::new(0),
             lagged_count: AtomicU64::new(0),
-            waiting_count: AtomicU64::new(0),
+            unnumbered: Mutex::default(),
         }
     }
 
@@ -82,9 +95,13 @@ impl StreamMeter {
         counter!("tx_stream_refused_total", "code" => code.as_str()).increment(1);
     }
 
-    /// Rows that a look at a shard's doorstep found. It reads a page at once, so a full page means that there are others.
-    pub fn door(&self, shard: ShardId, rows: usize) {
-        gauge!("tx_stream_door_rows", "shard" => shard.0.to_string()).set(rows as f64);
+    /// Rows that a look at a shard's doorstep found, in their order. It reads a page at once, so a full page means that there are others.
+    pub fn door(&self, shard: ShardId, rows: &[StreamDoorRow]) {
+        gauge!("tx_stream_door_rows", "shard" => shard.0.to_string()).set(rows.len() as f64);
+        let mut unnumbered = self.unnumbered.lock();
+        let of_shard = unnumbered.entry(shard).or_default();
+        of_shard.door_rows = rows.len() as u64;
+        of_shard.door_since = rows.first().map(|row| UnixMillis(row.key.nanos / 1_000_000));
     }
 
     /// Up to where old records of a shard's feed were removed.
@@ -95,6 +112,17 @@ impl StreamMeter {
     /// Appends that wait for their numbers at an owner.
     pub fn waiting(&self, shard: ShardId, count: usize) {
         gauge!("tx_stream_waiting", "shard" => shard.0.to_string()).set(count as f64);
+        self.unnumbered.lock().entry(shard).or_default().appends = count as u64;
+    }
+
+    /// What isn't numbered yet in the shards of this host.
+    pub fn unnumbered(&self) -> Unnumbered {
+        let unnumbered = self.unnumbered.lock();
+        unnumbered.values().fold(Unnumbered::default(), |sum, shard| Unnumbered {
+            appends: sum.appends + shard.appends,
+            door_rows: sum.door_rows + shard.door_rows,
+            door_since: [sum.door_since, shard.door_since].into_iter().flatten().min(),
+        })
     }
 
     pub fn trimmed(&self, events: u64) {

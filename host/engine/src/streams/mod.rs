@@ -22,6 +22,7 @@
 //! | `rings` | what was published of late, for the readers of this host |
 //! | `follow` | what other hosts publish, from the feeds of their shards |
 //! | `readers` | subscriptions: their places, their bounds, their ends |
+//! | `histories` | sagas' histories, which are read as streams |
 //! | `service` | streams and relays as the surfaces see them |
 //! | `left` | events that steps and handlers leave behind |
 //! | `meter` | metrics |
@@ -34,6 +35,7 @@ mod due;
 mod feed_trim;
 mod flight;
 mod follow;
+pub(crate) mod histories;
 pub(crate) mod left;
 mod look;
 mod mail;
@@ -57,7 +59,7 @@ use waybill_core::ids::{RelayName, ShardId};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamActed;
 use waybill_core::port::store::StoreError;
-use waybill_core::port::stream_store::StreamStore;
+use waybill_core::port::stream_store::{StreamSlice, StreamStore};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::StreamOwner;
 use waybill_core::streams::records::{Append, Checkpoint};
@@ -66,6 +68,7 @@ use waybill_core::streams::wire::Broker;
 
 use crate::commit::{self, Condition};
 use crate::shard::{Context, DoorBell, ShardHandle};
+use histories::HistorySource;
 use mail::{AppendAsk, AppendReply, Mail, PurgeAsk, SeekAsk, Sent};
 use meter::StreamMeter;
 use readers::Readers;
@@ -91,6 +94,7 @@ pub(crate) struct Shared {
     pub bell: DoorBell,
     pub rings: Rings,
     pub readers: Readers,
+    pub histories: HistorySource,
     pub relays: RelayStates,
     pub meter: StreamMeter,
 }
@@ -107,6 +111,14 @@ impl Shared {
 
     pub fn shards(&self) -> u16 {
         self.context.config.shards.max(1)
+    }
+
+    /// A stream behind a number, for readers: of a saga's history, what its saga tells.
+    pub async fn slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, ServiceError> {
+        if stream.name.is_saga() {
+            return self.histories.slice(stream, after, bytes_max).await;
+        }
+        Ok(self.store.stream_slice(stream, after, bytes_max).await?)
     }
 }
 

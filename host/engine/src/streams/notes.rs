@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use tokio::time::Instant;
+use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::limits::{MERGE_FAN, UPKEEP_BYTES_MAX};
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::upkeep::{Resource, Retention};
+use waybill_core::streams::records::Resource;
+use waybill_core::streams::upkeep::{MergeSettings, Retention};
 use waybill_core::time::UnixMillis;
 
 /// Streams that are remembered. About 200 bytes each.
@@ -15,6 +18,9 @@ const NOTES_MAX: usize = 10_000;
 const LOOKS_FOR_IDLE: usize = 32;
 /// Bytes read to learn what the front of a stream is.
 const FRONT_BYTES: usize = 32 * 1024;
+/// Chunks at which a stream is looked at for merging at once. Fewer wait until the fronts are compared with the clock: a look holds up those
+/// who append.
+const MERGE_AT: usize = 4 * MERGE_FAN;
 
 /// What a job is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +29,8 @@ pub(super) enum Stage {
     Front { bytes_max: usize },
     /// What lies behind the sealed chunks.
     Merge,
+    /// What lies behind the end of the index of resources.
+    Index,
     /// A pass of compaction finds the latest events.
     Survey { after: u64 },
     /// It takes away what they replace.
@@ -47,10 +55,14 @@ pub(super) struct Note {
     /// Bytes of all events that it ever had.
     pub bytes: u64,
     pub front: Option<Front>,
-    /// Chunks since the last look for merging.
+    /// Chunks that aren't sealed since the last look for merging.
     pub chunks: usize,
     /// Up to here all chunks are sealed.
     pub sealed_to: u64,
+    /// Up to here there is nothing to see for the index.
+    pub indexed_to: u64,
+    /// Nothing is sealed that the index lacks, as far as is known.
+    pub is_indexed: bool,
     /// Something was appended since the last pass of compaction began.
     pub is_dirty: bool,
     pub compacted_at: Option<Instant>,
@@ -94,6 +106,13 @@ impl Notes {
         Some(self.of.entry(stream.clone()).or_insert_with(|| Note { chunks: MERGE_FAN / 2, ..Note::default() }))
     }
 
+    /// Those that may have something the index lacks, in turn: from the one behind a stream on.
+    pub fn unindexed(&self, behind: Option<&StreamKey>) -> impl Iterator<Item = &StreamKey> {
+        let behind = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let turn = self.of.range((behind, Bound::Unbounded)).chain(&self.of).take(self.of.len());
+        turn.filter(|(_, note)| !note.is_indexed && !note.is_queued).map(|(stream, _)| stream)
+    }
+
     /// One without a job, of the few behind the one that was forgotten last.
     fn idle(&self) -> Option<StreamKey> {
         let behind = self.forgotten.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -103,6 +122,24 @@ impl Notes {
 }
 
 impl Note {
+    /// Chunks came; none where it isn't known which.
+    pub fn added(&mut self, chunks: Option<&[Arc<Chunk>]>) {
+        let Some(chunks) = chunks else {
+            (self.chunks, self.is_indexed) = (self.chunks + 1, false);
+            return;
+        };
+        for chunk in chunks {
+            if !MergeSettings::default().is_sealed(chunk) {
+                self.chunks += 1;
+                continue;
+            }
+            self.is_indexed = false;
+            if self.sealed_to == chunk.from {
+                self.sealed_to = chunk.last;
+            }
+        }
+    }
+
     /// What is to be done, as far as is known. Without `now` ages aren't looked at.
     pub fn due(&self, retention: &Retention, now: Option<UnixMillis>) -> Option<Stage> {
         let Some(front) = self.front else { return Some(Stage::Front { bytes_max: FRONT_BYTES }) };
@@ -113,7 +150,8 @@ impl Note {
         if (by_count || by_bytes || by_age) && !rests {
             return Some(Stage::Front { bytes_max: UPKEEP_BYTES_MAX });
         }
-        (self.chunks >= MERGE_FAN).then_some(Stage::Merge)
+        let merge_at = if now.is_some() { MERGE_FAN } else { MERGE_AT };
+        (self.chunks >= merge_at).then_some(Stage::Merge)
     }
 }
 
@@ -162,6 +200,9 @@ mod tests {
         assert_eq!(note.due(&keep_age, Some(UnixMillis(3_000))), over);
         note.rests_until = Some(Instant::now() + std::time::Duration::from_secs(1));
         note.chunks = MERGE_FAN;
+        assert_eq!(note.due(&keep_count, None), None, "a few wait for the next look at the clock");
+        assert_eq!(note.due(&keep_count, Some(UnixMillis(0))), Some(Stage::Merge));
+        note.chunks = MERGE_AT;
         assert_eq!(note.due(&keep_count, None), Some(Stage::Merge));
     }
 }

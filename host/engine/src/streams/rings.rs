@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::port::stream_store::FeedSlice;
-use waybill_core::streams::name::StreamKey;
+use waybill_core::saga::id::SagaKey;
+use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::owner::Published;
 use waybill_core::streams::reading::{LiveEntry, Ring, Selector};
 use waybill_core::streams::settings::EventsSettings;
@@ -62,6 +64,8 @@ pub(crate) struct Rings {
     state: Mutex<State>,
     /// Rung when there is a first reader.
     pub joined: Notify,
+    /// Places of readers of sagas' histories: mostly there is none, and a saga that moves has nobody to look for.
+    histories: AtomicUsize,
 }
 
 /// A reader's place among the readers of a ring; dropped, it leaves.
@@ -138,6 +142,9 @@ impl State {
 impl Rings {
     /// Joins the readers of a ring; `wake` is rung with each entry.
     pub(super) fn join(shared: &Arc<super::Shared>, of: RingOf, wake: &Arc<Notify>, settings: &EventsSettings) -> Seat {
+        if matches!(&of, RingOf::Stream(stream) if stream.name.is_saga()) {
+            shared.rings.histories.fetch_add(1, Ordering::AcqRel);
+        }
         let mut state = shared.rings.state.lock();
         state.bytes_total = settings.live_bytes_total;
         let id = state.number();
@@ -164,6 +171,9 @@ impl Rings {
     }
 
     fn leave(&self, place: &Place, id: u64) {
+        if matches!(place, Place::Stream(stream) if stream.name.is_saga()) {
+            self.histories.fetch_sub(1, Ordering::AcqRel);
+        }
         let mut state = self.state.lock();
         let gone = match place {
             Place::Stream(stream) => {
@@ -191,6 +201,18 @@ impl Rings {
         let mut state = self.state.lock();
         state.publish(&streams, |wants| LiveEntry::of_slice(shard, slice, wants));
         state.followed.insert(shard, slice.record.pos);
+    }
+
+    /// A commit of this host moved a saga: readers of its history look for what is new. It isn't in the ring, as most sagas have no reader.
+    pub fn call_history(&self, saga: &SagaKey) {
+        if self.histories.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Ok(name) = StreamName::of_saga(saga.id.as_str()) else { return };
+        if let Some(slot) = self.state.lock().streams.get_mut(&StreamKey { tenant: saga.tenant.clone(), name }) {
+            slot.ring.call();
+            slot.readers.values().for_each(|reader| reader.notify_one());
+        }
     }
 
     /// Whether any reader of this host listens.

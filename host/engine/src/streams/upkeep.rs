@@ -4,6 +4,8 @@
 //! A stream is looked at when enough was appended to it, or when its front is over its limits: what its front was is remembered from the
 //! look before.
 
+mod compacting;
+mod indexing;
 #[cfg(test)]
 mod tests;
 
@@ -14,15 +16,14 @@ use tokio::time::Instant;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamActed;
 use waybill_core::port::stream_store::{DueStream, StreamSlice};
-use waybill_core::streams::chunk::Chunk;
-use waybill_core::streams::limits::{COMPACT_RESOURCES_MAX, MERGE_FAN, SEALED_BYTES, SEALED_EVENTS, UPKEEP_BYTES_MAX};
+use waybill_core::streams::limits::{COMPACT_RESOURCES_MAX, MERGE_CHUNKS_MAX, MERGE_FAN, UPKEEP_BYTES_MAX};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::owner::Published;
 use waybill_core::streams::records::Checkpoint;
 use waybill_core::streams::rules::Rules;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_core::streams::upkeep::{
-    Act, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, trim, waiting,
+    Act, Indexing, Latest, MergeSettings, Retention, UpkeepView, compact, due, merge, sealed_to, trim, waiting,
 };
 use waybill_core::time::UnixMillis;
 
@@ -53,6 +54,16 @@ struct Job {
 struct Out {
     job: Job,
     events: u64,
+    /// Up to where the index goes with it.
+    indexed_to: Option<u64>,
+    merged: Option<Leftover>,
+    /// There is more of the stream than was read for it.
+    goes_on: bool,
+}
+
+struct Leftover {
+    waiting: usize,
+    sealed_to: Option<u64>,
 }
 
 pub(super) struct Upkeep {
@@ -60,6 +71,12 @@ pub(super) struct Upkeep {
     queue: VecDeque<Job>,
     purges: VecDeque<(PurgeAsk, StreamActed)>,
     latest: Option<(StreamKey, Latest)>,
+    /// Rows of the index that no commit has made yet.
+    indexing: Option<(StreamKey, Indexing)>,
+    /// The stream whose turn at the index was last.
+    indexed: Option<StreamKey>,
+    /// When something was appended last.
+    appended_at: Option<Instant>,
     /// Resources that one pass of compaction holds in memory at most.
     resources_max: usize,
     current: Option<Job>,
@@ -75,6 +92,9 @@ impl Upkeep {
             queue: VecDeque::new(),
             purges: VecDeque::new(),
             latest: None,
+            indexing: None,
+            indexed: None,
+            appended_at: None,
             resources_max: COMPACT_RESOURCES_MAX,
             current: None,
             out: None,
@@ -85,14 +105,15 @@ impl Upkeep {
 
     /// A commit added to streams.
     pub fn published(&mut self, published: &Published, settings: &StreamsSettings) {
+        self.appended_at = Some(Instant::now());
         for part in &published.parts {
             let stream = &part.part.stream;
             let Some(note) = self.notes.take_in(stream) else { continue };
             note.last = note.last.max(part.part.to);
             let total = part.chunks.iter().flatten().map(|chunk| chunk.total).max();
             note.bytes = note.bytes.max(total.unwrap_or(0));
-            note.chunks += 1;
             note.is_dirty = true;
+            note.added(part.chunks.as_deref());
             let stage = note.due(&settings.retention(&stream.name), None);
             self.queue(stream.clone(), stage);
         }
@@ -127,11 +148,13 @@ impl Upkeep {
             Some((ask, _)) => Job { stream: ask.stream.clone(), stage: Stage::Purge },
             None => self.queue.pop_front()?,
         };
-        let sealed_to = self.notes.get(&job.stream).map_or(0, |note| note.sealed_to);
+        let note = self.notes.get(&job.stream);
+        let (sealed_to, indexed_to) = note.map_or((0, 0), |note| (note.sealed_to, note.indexed_to));
         let (after, bytes_max) = match job.stage {
             Stage::Front { bytes_max } => (0, bytes_max),
             Stage::Purge => (0, UPKEEP_BYTES_MAX),
             Stage::Merge => (sealed_to, UPKEEP_BYTES_MAX),
+            Stage::Index => (indexed_to, UPKEEP_BYTES_MAX),
             Stage::Survey { after } | Stage::Compact { after } => (after, UPKEEP_BYTES_MAX),
         };
         let stream = job.stream.clone();
@@ -144,6 +167,7 @@ impl Upkeep {
             return;
         }
         self.aged_at = Instant::now();
+        self.index_in_turn();
         let mut due = Vec::new();
         for (stream, note) in self.notes.iter() {
             let stage = note.due(&settings.retention(&stream.name), Some(now));
@@ -181,12 +205,23 @@ impl Upkeep {
         let job = self.current.take()?;
         let (stream, rules) = (job.stream.clone(), Rules::default());
         let view = UpkeepView::new(stream.clone(), beat, slice, holding, rules);
+        let (mut goes_on, mut merged) = (!slice.is_all, None);
         let act = match job.stage {
             Stage::Front { .. } => {
                 let retention = settings.retention(&stream.name);
                 trim(&view, &retention, now, rules).or_else(|| due(&view, self.due.shard(), &retention, now))
             }
-            Stage::Merge => merge(&view, MergeSettings::default(), rules),
+            Stage::Merge => merge(&view, MergeSettings::default(), rules).map(|found| {
+                self.merges(&view);
+                goes_on |= view.chunks.len() > MERGE_CHUNKS_MAX;
+                merged = Some(Leftover { waiting: found.waiting, sealed_to: found.sealed_to });
+                found.act
+            }),
+            Stage::Index => {
+                let (act, is_full) = self.index(&view, slice.is_all);
+                goes_on |= is_full;
+                act
+            }
             Stage::Survey { after } => {
                 self.survey(&view, slice, after, now, settings);
                 return None;
@@ -213,7 +248,8 @@ impl Upkeep {
         match act {
             Some(act) => {
                 self.due.acts(&act);
-                self.out = Some(Out { job, events: act.events });
+                let indexed_to = act.indexed_to(&view.rest);
+                self.out = Some(Out { job, events: act.events, indexed_to, merged, goes_on });
                 Some(act)
             }
             None => {
@@ -221,48 +257,6 @@ impl Upkeep {
                 None
             }
         }
-    }
-
-    /// Sees what lies deep enough under the end of a stream; then it is compacted from the front. Of a stream with more resources than one
-    /// pass may hold, the passes go on one behind another until one has reached the last of them.
-    fn survey(
-        &mut self,
-        view: &UpkeepView,
-        slice: &StreamSlice,
-        after: u64,
-        now: UnixMillis,
-        settings: &StreamsSettings,
-    ) {
-        let stream = view.stream.clone();
-        let Some((_, lag)) = settings.compaction(&stream.name) else { return self.end(&stream) };
-        if after == 0 {
-            let mut behind = None;
-            if let Some(note) = self.notes.get_mut(&stream) {
-                behind.clone_from(&note.compacted_to);
-                note.compacted_at = Some(Instant::now());
-                // What was appended since the first of several passes is for another round.
-                note.is_dirty &= behind.is_some();
-            }
-            self.latest = Some((stream.clone(), Latest::behind(behind, self.resources_max)));
-        }
-        let Some((_, latest)) = self.latest.as_mut().filter(|(of, _)| *of == stream) else { return self.end(&stream) };
-        let mut goes_on = !slice.is_all;
-        for chunk in &view.chunks {
-            if chunk.at.plus(lag) > now {
-                goes_on = false;
-                // What lies behind is for another pass.
-                self.notes.get_mut(&stream).into_iter().for_each(|note| note.is_dirty = true);
-                break;
-            }
-            latest.see(chunk);
-        }
-        let is_empty = latest.is_empty();
-        let next = match view.chunks.last() {
-            Some(last) if goes_on => Stage::Survey { after: last.last },
-            _ if is_empty => return self.pass_over(stream),
-            _ => Stage::Compact { after: 0 },
-        };
-        self.queue.push_front(Job { stream, stage: next });
     }
 
     /// Nothing of a stream is to be done at this stage.
@@ -284,7 +278,7 @@ impl Upkeep {
             }
             Stage::Merge => {
                 let Some(note) = self.notes.get_mut(&stream) else { return };
-                let sealed = view.chunks.iter().take_while(|chunk| is_sealed(chunk)).last().map(|chunk| chunk.last);
+                let sealed = sealed_to(&view.chunks, MergeSettings::default());
                 note.sealed_to = sealed.unwrap_or(note.sealed_to);
                 note.is_queued = false;
                 match last {
@@ -301,6 +295,7 @@ impl Upkeep {
                     }
                 }
             }
+            Stage::Index => self.index_behind(stream, view, slice.is_all),
             Stage::Compact { .. } => match last {
                 Some(last) if !slice.is_all => {
                     self.queue.push_front(Job { stream, stage: Stage::Compact { after: last } })
@@ -317,28 +312,12 @@ impl Upkeep {
         }
     }
 
-    /// A pass of compaction is through. What it couldn't hold is for the next one, which other streams go before.
-    fn pass_over(&mut self, stream: StreamKey) {
-        let end = self.latest.take().and_then(|(_, latest)| latest.end().cloned());
-        self.end(&stream);
-        let next = end.is_some().then_some(Stage::Survey { after: 0 });
-        if let Some(note) = self.notes.get_mut(&stream) {
-            note.compacted_to = end;
-        }
-        self.queue(stream, next);
-    }
-
-    /// A pass of compaction can't go on.
-    fn end(&mut self, stream: &StreamKey) {
-        self.latest = None;
-        if let Some(note) = self.notes.get_mut(stream) {
-            note.is_queued = false;
-        }
-    }
-
     /// The act is in: the stream is looked at again, for perhaps there is more to do.
     pub fn applied(&mut self, meter: &StreamMeter) {
-        let Some(Out { mut job, events }) = self.out.take() else { return };
+        let Some(Out { mut job, events, indexed_to, merged, goes_on }) = self.out.take() else { return };
+        if let Some(upto) = indexed_to {
+            self.indexed(&job.stream, upto);
+        }
         match &mut job.stage {
             Stage::Front { bytes_max } => {
                 *bytes_max = UPKEEP_BYTES_MAX;
@@ -352,11 +331,19 @@ impl Upkeep {
                 return;
             }
             Stage::Compact { .. } => meter.compacted(events),
-            Stage::Merge | Stage::Survey { .. } => {}
+            Stage::Merge | Stage::Index | Stage::Survey { .. } => {}
+        }
+        if let (Some(merged), Some(note)) = (merged, self.notes.get_mut(&job.stream)) {
+            (note.chunks, note.is_indexed) = (merged.waiting, false);
+            note.sealed_to = merged.sealed_to.unwrap_or(note.sealed_to);
         }
         match job.stage {
             // A pass of compaction isn't mixed with another one's.
             Stage::Compact { .. } => self.queue.push_front(job),
+            Stage::Merge if !goes_on => {
+                self.notes.get_mut(&job.stream).into_iter().for_each(|note| note.is_queued = false)
+            }
+            Stage::Index => self.index_goes_on(job, goes_on),
             _ => self.queue.push_back(job),
         }
     }
@@ -374,8 +361,4 @@ impl Upkeep {
             let _gone = ask.reply.send(Err(ServiceError::Unavailable(reason.to_owned())));
         }
     }
-}
-
-fn is_sealed(chunk: &Chunk) -> bool {
-    chunk.events.len() >= SEALED_EVENTS || chunk.bytes() >= SEALED_BYTES
 }

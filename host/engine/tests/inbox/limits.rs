@@ -6,6 +6,7 @@ use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use waybill_core::inbox::limits::CONTEXTS_MAX;
 use waybill_core::inbox::settings::AcknowledgeRows;
+use waybill_core::port::source::Notices;
 use waybill_testkit::fake_handler::Reply;
 use waybill_testkit::fake_transport::Gate;
 
@@ -223,6 +224,21 @@ async fn a_place_that_is_given_up_after_its_wait_is_recorded() {
     assert_eq!(world.http.calls_with("m-2").len(), 0, "its place is kept");
     world.until_acknowledged(1).await;
     recorded.until("tx_inbox_orphans_expired_total", &[], 1.0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_ran_out_are_counted_as_the_source_tells_them() {
+    let recorder = Recorder::new();
+    let recorded = recorder.begin();
+    let world = World::new();
+    let _host = world.start().await;
+    send(&world, 0..1, "1");
+    world.until_acknowledged(1).await;
+    for count in ["2", "1"] {
+        let attributes = vec![("claims-expired".to_owned(), count.to_owned())];
+        world.shop.tell(0, Notices { attributes, ..Notices::default() });
+    }
+    recorded.until("waybill_source_claims_expired_total", &[("source", "shop")], 3.0).await;
 }
 
 #[tokio::test(start_paused = true)]

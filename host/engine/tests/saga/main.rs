@@ -10,6 +10,7 @@ mod dead_letters;
 mod define;
 mod door;
 mod forward;
+mod history;
 mod left_events;
 mod lists;
 mod meter;

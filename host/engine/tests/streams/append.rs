@@ -55,20 +55,46 @@ async fn an_append_at_an_expected_number_goes_in_only_there() {
     assert_eq!((detail.named_to, detail.summary.last), (2, 2));
 }
 
+/// Puts events of a stream there without ringing, as another client of the same database does.
+async fn leave_at_door(world: &World, ids: &[&str]) {
+    let made = |id: &&str| {
+        let event = input(id).into_event(|| panic!(), UnixMillis(1_700_000_000_000));
+        event.admit(&name("a"), &Default::default(), true).unwrap()
+    };
+    let append = Append { stream: key("a"), events: ids.iter().map(made).collect() };
+    world.memory.append_at_door(&[(key("a").shard(1), Arc::new(append))]).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_somebody_leaves_on_the_doorstep_is_numbered_without_being_asked() {
     let world = World::new();
     let host = world.start().await;
-    let made = |id: &str| {
-        input(id).into_event(|| panic!(), UnixMillis(1_700_000_000_000)).admit(&name("a"), &Default::default(), true)
-    };
-    let append = Append { stream: key("a"), events: vec![made("x-1").unwrap(), made("x-2").unwrap()] };
-    let shard = key("a").shard(1);
-    world.memory.append_at_door(&[(shard, Arc::new(append))]).await.unwrap();
-    // Nobody rang: another client of the same database put it there.
+    leave_at_door(&world, &["x-1", "x-2"]).await;
     eventually("both are numbered", async || {
         let page = host.streams.read_stream(&key("a"), None, 0).await;
         page.is_ok_and(|page| page.last == 2)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_owner_hasnt_numbered_is_told_until_it_has() {
+    let world = World::new();
+    let host = world.start().await;
+    let stats = async || host.streams.stream_stats().await.unwrap();
+    let idle = stats().await;
+    assert_eq!((idle.owned, idle.shards, idle.door_rows, idle.door_age), (1, 1, 0, None));
+    // None of its next commits goes in.
+    world.memory.plan_streams(vec![Fate::Lose; 20]);
+    leave_at_door(&world, &["x-1"]).await;
+    eventually("the row is told", async || {
+        let late = stats().await;
+        late.door_rows == 1 && late.door_age.is_some()
+    })
+    .await;
+    eventually("it is numbered", async || {
+        let stats = stats().await;
+        (stats.door_rows, stats.door_age, stats.appended) == (0, None, 1)
     })
     .await;
 }

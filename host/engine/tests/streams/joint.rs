@@ -1,13 +1,18 @@
 //! Events in business transactions.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use waybill_api::messages::{AppendedEvent, TransactionDone};
 use waybill_core::code::Code;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::ServiceError;
+use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::Statement;
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::streams::joint::JointEvent;
+use waybill_core::streams::records::Append;
+use waybill_core::time::UnixMillis;
 
 use crate::support::*;
 
@@ -123,4 +128,22 @@ async fn what_no_stream_takes_is_refused_with_its_place_before_anything_runs() {
     assert_eq!(transact(&host, Vec::new(), vec![saga]).await.unwrap_err().code(), Code::STREAM_READ_ONLY);
     pass(seconds(5)).await;
     assert_eq!(last(&host, "a").await, 0);
+}
+
+/// An event of a table of the application's own may call `fn::waybill::append`, and nobody knows of which streams.
+#[tokio::test(start_paused = true)]
+async fn what_a_statement_leaves_on_a_doorstep_is_numbered_at_once() {
+    let world = World::new();
+    let host = host(&world).await;
+    for round in 1..=7 {
+        // At whatever place between two looks by itself.
+        pass(seconds(5) + millis(70 * round)).await;
+        let event = input(&format!("x-{round}")).into_event(|| panic!(), UnixMillis(1_700_000_000_000));
+        let event = event.admit(&name("a"), &Default::default(), true).unwrap();
+        let append = Append { stream: key("a"), events: vec![event] };
+        world.memory.append_at_door(&[(key("a").shard(1), Arc::new(append))]).await.unwrap();
+        transact(&host, Vec::new(), Vec::new()).await.unwrap();
+        pass(millis(20)).await;
+        assert_eq!(last(&host, "a").await, round);
+    }
 }

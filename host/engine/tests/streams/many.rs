@@ -65,6 +65,39 @@ async fn a_token_goes_on_from_within_a_scan_and_from_live() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_prefix_goes_on_behind_the_numbers_that_a_client_kept() {
+    let world = World::new();
+    let host = world.start().await;
+    for stream in ["task.a", "task.b", "task.c"] {
+        host.append(stream, &[&format!("{stream}-1"), &format!("{stream}-2")]).await;
+    }
+    let positions = |had: &[(&str, u64)]| Start::Positions(had.iter().map(|(of, seq)| (name(of), *seq)).collect());
+    // Those of streams beyond the prefix are nothing to it.
+    let start = positions(&[("task.a", 2), ("task.b", 1), ("node.1", 9)]);
+    let mut reader = host.subscribe(prefix("task."), start).await;
+    let mut pieces = Vec::new();
+    while pieces.len() < 3 {
+        pieces.extend(reader.next().await.unwrap());
+    }
+    let ids: Vec<_> = pieces.iter().map(|piece| shown(piece).2).collect();
+    assert_eq!(ids, ["task.b-2", "task.c-1", "task.c-2"]);
+    assert!(pieces[1..].iter().all(|piece| !piece.cursor.is_empty()), "behind task.b a token tells all of it");
+    assert!(reader.is_quiet(seconds(3)).await);
+    host.append("task.a", &["task.a-3"]).await;
+    assert_eq!(reader.take(1).await[0].2, "task.a-3");
+    let cursor = reader.subscription.cursor().unwrap().to_string();
+    drop(reader);
+    host.append("task.b", &["task.b-3"]).await;
+    let mut reader = host.subscribe(prefix("task."), Start::Cursor(cursor)).await;
+    assert_eq!(reader.take(1).await[0].2, "task.b-3");
+    let ahead = host.try_subscribe(prefix("task."), positions(&[("task.a", 9)])).await.err().unwrap();
+    assert_eq!(ahead.code(), Code::EVENT_CURSOR_AHEAD);
+    let by_type = Selector::Resource { resource_type: "TASK".into(), id_prefix: String::new() };
+    let refused = host.try_subscribe(Subscribed::Many(by_type), positions(&[("task.a", 1)])).await.err().unwrap();
+    assert_eq!(refused.code(), Code::EVENT_CURSOR);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_selector_by_node_finds_the_streams_that_name_it() {
     let uuid = "0190a2f0-7b1e-7c3d-9e4f-1a2b3c4d5e6f";
     let world = World::new();

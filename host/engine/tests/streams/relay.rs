@@ -1,15 +1,20 @@
 //! Relays: order, a broker that fails, pausing, seeking, dead letters.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
 use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
-use waybill_core::port::service::streams::{AppendRequest, RelayState, SeekRequest, SeekTo};
+use waybill_core::port::service::streams::{AppendRequest, EventInput, RelayState, SeekRequest, SeekTo};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::ErrorKind;
+use waybill_core::streams::event::Body;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::settings::{OnOvertaken, OnRefused, RelayFrom, StreamsSettings};
 use waybill_engine::EngineConfig;
-use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
+use waybill_testkit::fake_transport::{Answer, Gate, ack, blocked, permanent, retryable};
 
 use crate::support::*;
 
@@ -83,6 +88,39 @@ async fn a_failing_broker_keeps_the_order_of_a_key_and_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn streams_that_their_destination_does_not_take_hold_up_no_other_however_much_they_have() {
+    let world = World::with(relayed);
+    world.bus.stop_logging();
+    let (is_open, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(BTreeSet::new())));
+    let (opens, takes) = (Arc::clone(&is_open), Arc::clone(&taken));
+    world.bus.tell(move |delivery| {
+        if delivery.destination != "events.z" && !opens.load(Ordering::Acquire) {
+            return blocked("there", "BUSY");
+        }
+        takes.lock().unwrap().insert(delivery.message.id.to_string());
+        ack()
+    });
+    let host = world.start().await;
+    // Together more than the relay has room for.
+    for stream in 0..26 {
+        let event = |number| EventInput {
+            body: Body::Bytes(vec![b'x'; 250_000].into()),
+            ..input(&format!("x{stream}-{number}"))
+        };
+        let events = (0..3).map(event).collect();
+        let request = AppendRequest { stream: key(&format!("a.{stream:02}")), events, expected_seq: None };
+        host.streams.append(request).await.unwrap();
+    }
+    pass(seconds(20)).await;
+    host.append("z", &["z-0"]).await;
+    let count = || taken.lock().unwrap().len();
+    eventually("the other stream's event is taken", async || count() == 1).await;
+    is_open.store(true, Ordering::Release);
+    until_settled(&host).await;
+    assert_eq!(count(), 79);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broker_that_is_away_loses_nothing_and_costs_no_attempt() {
     let world = World::with(relayed);
     world.bus.answer(|_| Answer::failing(ErrorKind::Unavailable, "NATS.LOST"));
@@ -96,6 +134,29 @@ async fn a_broker_that_is_away_loses_nothing_and_costs_no_attempt() {
     until_settled(&host).await;
     assert_eq!(first_arrivals(&ids(&world), "x"), ["x-0", "x-1"]);
     assert!(world.memory.read(|tables| tables.streams.dead.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_waits_for_its_transport_leaves_its_host_asleep_and_hears_when_that_goes_on() {
+    let world = World::with(relayed);
+    world.bus.answer(|_| Answer::failing(ErrorKind::Unavailable, "NATS.LOST"));
+    let host = world.start().await;
+    let idle = world.clock_reads_in(seconds(60)).await;
+    host.append("a", &["x-0"]).await;
+    // What is due all the time waits for the transport, and was looked at a hundred times a second.
+    let held = world.clock_reads_in(seconds(60)).await;
+    assert!(held < idle + 1_000, "{held} looks, {idle} without an event");
+    host.outbox.pause("bus", "ops").await.unwrap();
+    let paused = world.clock_reads_in(seconds(60)).await;
+    assert!(paused < idle + 1_000, "{paused} looks, {idle} without an event");
+    let calls = world.bus.calls();
+    world.bus.tell(|_| ack());
+    pass(seconds(60)).await;
+    assert_eq!(world.bus.calls(), calls);
+    host.outbox.resume("bus", "ops").await.unwrap();
+    pass(millis(20)).await;
+    assert_eq!(world.bus.calls(), calls + 1, "it was told");
+    until_settled(&host).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,15 +33,20 @@ pub enum Reloaded {
 }
 
 impl Fleet {
-    /// Reads, verifies and compiles a component for use as `world`.
-    pub async fn load(
+    /// Reads, verifies and compiles a component for use as `world`. It is read once: each of the digests that are expected is compared with
+    /// what is loaded.
+    pub async fn load<'p>(
         &self,
         source: &ComponentSource,
-        sha256: Option<&str>,
+        pins: impl IntoIterator<Item = &'p str>,
         world: World,
     ) -> Result<LoadedPlugin, SwapError> {
+        let pins: Vec<&str> = pins.into_iter().collect();
         let fetched = fetch(source).await?;
-        self.load_fetched(fetched, sha256, world).await
+        for pin in pins {
+            verify(&fetched, &self.0.trust.read(), Some(pin))?;
+        }
+        self.load_fetched(fetched, None, world).await
     }
 
     /// The same for the start of a transport: a component that was rolled back before gives way to the last good one.

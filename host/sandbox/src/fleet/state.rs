@@ -1,12 +1,14 @@
 //! What survives a restart: digests that were rolled back, and each transport's last good component.
 //!
 //! ```text
-//! <folder>/<transport>.json     bad digests, and which component is the last good one
-//! <folder>/<sha-256 hex>.wasm   last good components that aren't bundled
+//! <folder>/<transport>-<seal>.json     bad digests, and which component is the last good one
+//! <folder>/<sha-256 hex>-<seal>.wasm   last good components that aren't bundled
 //! ```
-//! Bounds: a file and a component a transport, [`crate::slot::BAD_MAX`] digests each. Components that no transport names any
-//! more are removed. Every `.json` bears the host's mark ([`crate::seal`]): one that the host didn't write counts as empty.
-//! Components are checked by the digest it names, and by their signature like anything else.
+//! Hosts with different data folders may share this one, with transports of the same name: each has its files by the name of its own key
+//! ([`crate::seal`]), and neither reads nor changes those of another. Bounds: a file and a component a transport,
+//! [`crate::slot::BAD_MAX`] digests each; components that no transport names any more are removed. Of what others keep, that which was used
+//! longest ago goes beyond a bound: a data folder may be gone for good, as that of a demo is. Every `.json` bears the host's mark: one that
+//! the host didn't write counts as empty. Components are checked by the digest it names, and by their signature like anything else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,8 +27,19 @@ use crate::slot::{BAD_MAX, BadDigest, SlotMemory, Why};
 use crate::text::hex;
 use crate::verify::Fetched;
 
+/// How the names of what is remembered of a transport end, and those of components.
+const FILE: &str = ".json";
+const COMPONENT: &str = ".wasm";
 /// Largest `.json` file read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// What other hosts keep in the folder, in bytes: some thousands of files, and the components that they name.
+const OTHERS_BYTES_MAX: OthersBytes = OthersBytes { files: 4 << 20, components: 1 << 30 };
+
+#[derive(Clone, Copy)]
+pub(super) struct OthersBytes {
+    pub files: u64,
+    pub components: u64,
+}
 
 /// A file of the folder.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,7 +87,7 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens it; makes it if it is missing. A file that can't be read is told to the log and counts as empty.
+    /// Opens it; makes it if it is missing. A file of this host's that can't be read is told to the log and counts as empty.
     pub(crate) fn open(folder: &Path, seal: Arc<Seal>) -> Result<Self, SandboxError> {
         let failed = |error: std::io::Error| SandboxError::Cache {
             path: folder.display().to_string(),
@@ -82,8 +95,9 @@ impl StateFolder {
         };
         let own = OwnFolder::open(folder).map_err(failed)?;
         let mut kept = BTreeMap::new();
+        let ending = file("", &seal);
         for name in own.names().map_err(failed)? {
-            let Some(transport) = name.strip_suffix(".json") else { continue };
+            let Some(transport) = name.strip_suffix(&ending) else { continue };
             match read(&own, &seal, &name) {
                 Ok(found) => drop(kept.insert(transport.to_owned(), found)),
                 Err(error) => {
@@ -91,7 +105,27 @@ impl StateFolder {
                 }
             }
         }
-        Ok(Self { folder: own, seal, kept: Arc::new(Mutex::new(kept)), writing: Arc::default() })
+        let state = Self { folder: own, seal, kept: Arc::new(Mutex::new(kept)), writing: Arc::default() };
+        if let Err(error) = state.note_use() {
+            tracing::debug!(%error, "the last use of what was remembered of plugins can't be noted");
+        }
+        Ok(state)
+    }
+
+    /// Notes that this host uses what is its own, so that other hosts don't take it for what is left of one that is gone.
+    fn note_use(&self) -> std::io::Result<()> {
+        let ours: Vec<String> = {
+            let kept = self.kept.lock();
+            let files = kept.keys().map(|transport| file(transport, &self.seal));
+            files.chain(self.components_of(&kept)).collect()
+        };
+        ours.iter().try_for_each(|name| self.folder.used(name))
+    }
+
+    /// Files of the components that are named, but for those in the binary.
+    fn components_of(&self, kept: &BTreeMap<String, Kept>) -> Vec<String> {
+        let named = kept.values().filter_map(|kept| kept.good.as_ref().filter(|good| !good.bundled));
+        named.filter_map(|good| component(&good.digest, &self.seal)).collect()
     }
 
     /// What a digest of a transport did, if it was rolled back.
@@ -106,7 +140,7 @@ impl StateFolder {
             let mut bundled = bundled.iter().map(|component| Fetched::bundled(component));
             return bundled.find(|component| component.digest() == good.digest);
         }
-        let bytes = self.folder.read(&component(&good.digest)?, COMPONENT_BYTES_MAX as u64).ok()??;
+        let bytes = self.folder.read(&component(&good.digest, &self.seal)?, COMPONENT_BYTES_MAX as u64).ok()??;
         let fetched = Fetched::new(bytes, good.signature);
         (fetched.digest() == good.digest).then_some(fetched)
     }
@@ -128,39 +162,45 @@ impl StateFolder {
     fn write(&self, transport: &str, component: Option<&Fetched>) -> std::io::Result<()> {
         let _one = self.writing.lock();
         if let Some(fetched) = component
-            && let Some(name) = self::component(fetched.digest())
+            && let Some(name) = self::component(fetched.digest(), &self.seal)
             && self.folder.read(&name, COMPONENT_BYTES_MAX as u64).ok().flatten().is_none()
         {
             self.folder.write(&name, fetched.bytes())?;
         }
         let kept = self.kept.lock().get(transport).cloned().unwrap_or_default();
-        let name = format!("{transport}.json");
+        let name = file(transport, &self.seal);
         let mark = hex(&self.seal.mark(&name, &serde_json::to_vec(&kept).map_err(std::io::Error::other)?));
         let text = serde_json::to_vec_pretty(&Sealed { mark, kept }).map_err(std::io::Error::other)?;
         self.folder.write(&name, &text)?;
-        self.sweep()
+        self.sweep(OTHERS_BYTES_MAX)
     }
 
-    /// Removes components that nobody names.
-    fn sweep(&self) -> std::io::Result<()> {
-        let named: Vec<String> = {
-            let kept = self.kept.lock();
-            kept.values().filter_map(|kept| self::component(&kept.good.as_ref()?.digest)).collect()
-        };
+    /// Removes this host's components that no transport names, and what is too much of other hosts.
+    pub(super) fn sweep(&self, others_max: OthersBytes) -> std::io::Result<()> {
+        let named = self.components_of(&self.kept.lock());
+        let (our_file, our_component) = (file("", &self.seal), format!("-{}{COMPONENT}", self.seal.id()));
         for name in self.folder.names()? {
-            if name.ends_with(".wasm") && !named.contains(&name) {
+            if name.ends_with(&our_component) && !named.contains(&name) {
                 self.folder.remove(&name)?;
             }
         }
+        self.folder.keep_within(|name| name.ends_with(FILE) && !name.ends_with(&our_file), others_max.files)?;
+        self.folder
+            .keep_within(|name| name.ends_with(COMPONENT) && !name.ends_with(&our_component), others_max.components)?;
         Ok(())
     }
 }
 
-/// File of a component.
-fn component(digest: &str) -> Option<String> {
+/// File of what a host remembers of a transport.
+pub(super) fn file(transport: &str, seal: &Seal) -> String {
+    format!("{transport}-{}{FILE}", seal.id())
+}
+
+/// File of a component of a host.
+pub(super) fn component(digest: &str, seal: &Seal) -> Option<String> {
     let hex = digest.strip_prefix("sha256:")?;
     let is_hex = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex.then(|| format!("{hex}.wasm"))
+    is_hex.then(|| format!("{hex}-{}{COMPONENT}", seal.id()))
 }
 
 impl SlotMemory for StateFolder {

@@ -114,7 +114,8 @@ impl Served {
             Self::Transport(transport) => transport.limits(),
             Self::Handler(handler) => {
                 let HandlerLimits { lanes, calls_per_lane, max_batch, max_batch_bytes } = handler.limits();
-                TransportLimits { lanes, calls_per_lane, max_batch, max_batch_bytes, max_payload_bytes: None }
+                let (max_payload_bytes, key_runs) = (None, false);
+                TransportLimits { lanes, calls_per_lane, max_batch, max_batch_bytes, max_payload_bytes, key_runs }
             }
         }
     }

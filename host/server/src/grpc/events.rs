@@ -12,11 +12,11 @@ use waybill_core::streams::access::StreamRight;
 use waybill_core::streams::envelope;
 use waybill_core::streams::limits::NAMED_STREAMS_MAX;
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::proto::{put_bytes, put_number};
+use waybill_core::streams::proto::{put_bytes, put_number, put_text};
 
 use super::call::{Answers, serve};
 use super::messages::{
-    By, ByResource, ListEventsRequest, Resume, Selector, StreamCursor, SubscribeEventsRequest,
+    After, By, ByResource, ListEventsRequest, Resume, Selector, StreamCursor, SubscribeEventsRequest,
     SubscribeTaskEventsRequest,
 };
 use super::status;
@@ -61,7 +61,11 @@ pub(super) async fn list(State(app): State<App>, caller: Caller, request: Reques
         let tenant = given(&asked.tenant);
         let stream = StreamKey { tenant: caller.tenant_of(tenant, Missing::Stream, name.as_str())?, name };
         caller.0.admit(StreamRight::Read, &stream.name)?;
-        let after = asked.after_seq.map(|after| after.to_string());
+        let after = match asked.after {
+            None => None,
+            Some(After::Seq(seq)) => Some(seq.to_string()),
+            Some(After::ResumeToken(text)) => Some(token(text)?),
+        };
         let found = service(&app)?.read_stream(&stream, after.as_deref(), u64::from(asked.limit)).await;
         let found = found.map_err(|error| caller.missed(error, tenant, &stream.tenant))?;
         let mut answer = Vec::new();
@@ -70,6 +74,8 @@ pub(super) async fn list(State(app): State<App>, caller: Caller, request: Reques
         }
         put_number(&mut answer, 2, found.first);
         put_number(&mut answer, 3, found.last);
+        put_text(&mut answer, 4, &found.next_after);
+        put_number(&mut answer, 5, found.is_end.into());
         Ok::<_, Problem>(Answers { bytes: answer.len(), messages: stream::iter([Ok(answer)]) })
     };
     serve(app, request, act).await
@@ -161,18 +167,21 @@ fn selected(selector: Option<Selector>) -> Result<Subscribed, Problem> {
     }
 }
 
+/// What a client was given before, as it comes back.
+fn token(text: String) -> Result<String, Problem> {
+    let detail = match text.len() {
+        0 => "resume_token is empty: leave it out".to_owned(),
+        1..=CURSOR_BYTES_MAX => return Ok(text),
+        bytes => format!("resume_token has {bytes} bytes, at most {CURSOR_BYTES_MAX} are taken"),
+    };
+    Err(Problem::invalid(detail).at("resume_token"))
+}
+
 fn start(resume: Option<Resume>, from_latest: bool) -> Result<Start, Problem> {
-    let refuse = |detail: String| Err(Problem::invalid(detail).at("resume_token"));
     match resume {
         None if from_latest => Ok(Start::Latest),
         None => Ok(Start::Earliest),
-        Some(Resume::ResumeToken(token)) if token.is_empty() => {
-            refuse("resume_token is empty: leave it out".to_owned())
-        }
-        Some(Resume::ResumeToken(token)) if token.len() > CURSOR_BYTES_MAX => {
-            refuse(format!("resume_token has {} bytes, at most {CURSOR_BYTES_MAX} are taken", token.len()))
-        }
-        Some(Resume::ResumeToken(token)) => Ok(Start::Cursor(token)),
+        Some(Resume::ResumeToken(text)) => token(text).map(Start::Cursor),
         Some(Resume::Cursor(StreamCursor { stream_seq })) if stream_seq.len() > NAMED_STREAMS_MAX => {
             let detail =
                 format!("cursor names {} streams, at most {NAMED_STREAMS_MAX} are read at once", stream_seq.len());

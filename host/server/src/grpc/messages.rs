@@ -66,12 +66,20 @@ pub(crate) struct ByResource {
 pub(crate) struct ListEventsRequest {
     #[prost(string, tag = "1")]
     pub stream: String,
-    #[prost(uint64, optional, tag = "2")]
-    pub after_seq: Option<u64>,
+    #[prost(oneof = "After", tags = "2, 5")]
+    pub after: Option<After>,
     #[prost(uint32, tag = "3")]
     pub limit: u32,
     #[prost(string, tag = "4")]
     pub tenant: String,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum After {
+    #[prost(uint64, tag = "2")]
+    Seq(u64),
+    #[prost(string, tag = "5")]
+    ResumeToken(String),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -126,9 +134,13 @@ mod tests {
             &Selector { by: Some(By::ResourceType(resource)) },
             r#"by_resource_type{resource_type:"TASK" resource_id_prefix:"t-"}"#,
         );
-        let list =
-            ListEventsRequest { stream: "a".to_owned(), after_seq: Some(0), limit: 5, tenant: "acme".to_owned() };
-        check("ListEventsRequest", &list, r#"stream:"a" after_seq:0 limit:5 tenant:"acme""#);
+        for (after, text) in
+            [(After::Seq(0), "after_seq:0"), (After::ResumeToken("7~9".to_owned()), r#"resume_token:"7~9""#)]
+        {
+            let (stream, tenant) = ("a".to_owned(), "acme".to_owned());
+            let list = ListEventsRequest { stream, after: Some(after), limit: 5, tenant };
+            check("ListEventsRequest", &list, &format!(r#"stream:"a" {text} limit:5 tenant:"acme""#));
+        }
         let tasks = SubscribeTaskEventsRequest { node_uuid: "n".to_owned(), last_event_id: 9 };
         check("SubscribeTaskEventsRequest", &tasks, r#"node_uuid:"n" last_event_id:9"#);
     }

@@ -53,7 +53,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route(LIST, post(events::list))
         .route(SUBSCRIBE_TASKS, post(events::subscribe_tasks))
         .merge(health::routes(app))
-        .merge(reflection::routes())
+        .merge(reflection::routes(app))
 }
 
 /// Whether a request is one of gRPC, by what it says of its body.

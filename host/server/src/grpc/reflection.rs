@@ -7,21 +7,23 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use protox::{Compiler, Error};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 use tonic_reflection::server::Builder;
 
-use super::{REFLECTION, REFLECTION_ALPHA};
+use super::{REFLECTION, REFLECTION_ALPHA, status};
 use crate::app::App;
 use crate::limits::{REFLECTION_TIME_MAX, SMALL_PROBE_BYTES};
+use crate::subscribe::reader::{drained, going_away};
 
 const FILE: &str = "waybill/events/v1/events.proto";
 const SOURCE: &str = include_str!("../../../api/proto/waybill/events/v1/events.proto");
@@ -46,8 +48,8 @@ pub(super) fn compiled() -> Result<Compiler, Error> {
 }
 
 /// Both versions; none when the file can't be compiled, which a test rules out.
-pub(super) fn routes() -> Router<App> {
-    match served() {
+pub(super) fn routes(app: &App) -> Router<App> {
+    match served(app.draining.subscribe()) {
         Ok(routes) => routes,
         Err(cause) => {
             tracing::error!(%cause, "gRPC's reflection isn't served");
@@ -56,7 +58,11 @@ pub(super) fn routes() -> Router<App> {
     }
 }
 
-fn served<S: Clone + Send + Sync + 'static>() -> Result<Router<S>, Box<dyn std::error::Error>> {
+/// `draining` becomes true when the host goes away.
+fn served<S>(draining: watch::Receiver<bool>) -> Result<Router<S>, Box<dyn std::error::Error>>
+where
+    S: Clone + Send + Sync + 'static,
+{
     let files = compiled()?.file_descriptor_set();
     let builder = || {
         Builder::configure()
@@ -66,32 +72,39 @@ fn served<S: Clone + Send + Sync + 'static>() -> Result<Router<S>, Box<dyn std::
     Ok(Router::new()
         .route_service(REFLECTION, builder().build_v1()?.max_decoding_message_size(SMALL_PROBE_BYTES))
         .route_service(REFLECTION_ALPHA, builder().build_v1alpha()?.max_decoding_message_size(SMALL_PROBE_BYTES))
-        .layer(from_fn(bounded)))
+        .layer(from_fn_with_state(draining, bounded)))
 }
 
-/// A call of reflection goes on for as long as its client asks, and holds the place of a request meanwhile: so it has an end. What reads
-/// the request doesn't notice that nobody hears the answers any more, so the request has the same end.
-async fn bounded(request: Request, next: Next) -> Response {
+/// A call of reflection goes on for as long as its client asks, and holds the place of a request meanwhile: so it has an end, and doesn't hold
+/// up that of the host. What reads the request doesn't notice that nobody hears the answers any more, so the request has the same end.
+async fn bounded(State(draining): State<watch::Receiver<bool>>, request: Request, next: Next) -> Response {
     let by = Instant::now() + REFLECTION_TIME_MAX;
-    let request = request.map(|body| Body::new(Bounded::new(body, by, None)));
-    let mut trailers = HeaderMap::new();
-    // Plain words: there is nothing that can't be written.
-    let _ = Status::deadline_exceeded("a call of reflection takes no longer: call again").add_header(&mut trailers);
-    next.run(request).await.map(|body| Body::new(Bounded::new(body, by, Some(trailers))))
+    let asked = over(by, draining.clone());
+    let request = request.map(|body| Body::new(Bounded::new(body, asked, false)));
+    next.run(request).await.map(|body| Body::new(Bounded::new(body, over(by, draining), true)))
 }
 
-/// A body that ends by a time.
+/// Waits until a call has to end, and says why.
+async fn over(by: Instant, mut draining: watch::Receiver<bool>) -> Status {
+    tokio::select! {
+        biased;
+        () = drained(&mut draining) => status::ended(&going_away()),
+        () = sleep_until(by) => Status::deadline_exceeded("a call of reflection takes no longer: call again"),
+    }
+}
+
+/// A body that something else may end.
 struct Bounded {
     body: Body,
-    end: Pin<Box<Sleep>>,
-    /// What is said then.
-    last: Option<HeaderMap>,
+    end: Pin<Box<dyn Future<Output = Status> + Send>>,
+    /// It says why: an answer does.
+    tells: bool,
     is_over: bool,
 }
 
 impl Bounded {
-    fn new(body: Body, by: Instant, last: Option<HeaderMap>) -> Self {
-        Self { body, end: Box::pin(sleep_until(by)), last, is_over: false }
+    fn new(body: Body, end: impl Future<Output = Status> + Send + 'static, tells: bool) -> Self {
+        Self { body, end: Box::pin(end), tells, is_over: false }
     }
 }
 
@@ -103,9 +116,12 @@ impl HttpBody for Bounded {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if self.end.as_mut().poll(cx).is_ready() {
+        if let Poll::Ready(why) = self.end.as_mut().poll(cx) {
             self.is_over = true;
-            return Poll::Ready(self.last.take().map(|trailers| Ok(Frame::trailers(trailers))));
+            let mut trailers = HeaderMap::new();
+            // Plain words: there is nothing that can't be written.
+            let _ = why.add_header(&mut trailers);
+            return Poll::Ready(self.tells.then(|| Ok(Frame::trailers(trailers))));
         }
         Pin::new(&mut self.body).poll_frame(cx)
     }
@@ -128,24 +144,42 @@ mod tests {
 
     use super::*;
 
-    async fn answered(body: Body) -> Collected<Bytes> {
+    async fn answered(draining: &watch::Sender<bool>, body: Body) -> Collected<Bytes> {
         let request = Request::post(REFLECTION).header("content-type", "application/grpc").body(body).unwrap();
-        let answer = served::<()>().unwrap().oneshot(request).await.unwrap();
+        let answer = served::<()>(draining.subscribe()).unwrap().oneshot(request).await.unwrap();
         answer.into_body().collect().await.unwrap()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_left_open_ends_and_so_does_what_reads_it() {
+    /// The status of a call whose client asks nothing and goes on, and then whether the request is read no more.
+    async fn left_open(draining: &watch::Sender<bool>) -> String {
         let (held, gone) = oneshot::channel::<()>();
         let open = futures::stream::poll_fn(move |_| {
             let _held = &held;
             Poll::<Option<Result<Bytes, Infallible>>>::Pending
         });
-        let answer = answered(Body::from_stream(open)).await;
-        let status = answer.trailers().and_then(|trailers| trailers.get("grpc-status")).cloned();
-        assert_eq!(status.unwrap(), "4", "DEADLINE_EXCEEDED");
-        let gone = timeout(REFLECTION_TIME_MAX, gone).await;
+        let answer = answered(draining, Body::from_stream(open)).await;
+        let gone = timeout(REFLECTION_TIME_MAX / 2, gone).await;
         assert!(gone.is_ok(), "the request is still read");
+        let status = answer.trailers().and_then(|trailers| trailers.get("grpc-status")).unwrap();
+        status.to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_left_open_ends_and_so_does_what_reads_it() {
+        let draining = watch::Sender::new(false);
+        let began = Instant::now();
+        assert_eq!(left_open(&draining).await, "4", "DEADLINE_EXCEEDED");
+        assert_eq!(began.elapsed().as_secs(), REFLECTION_TIME_MAX.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_left_open_does_not_hold_up_the_end_of_the_host() {
+        let draining = watch::Sender::new(false);
+        let (status, ()) = tokio::join!(left_open(&draining), async {
+            tokio::time::sleep(REFLECTION_TIME_MAX / 2).await;
+            draining.send_replace(true);
+        });
+        assert_eq!(status, "14", "UNAVAILABLE");
     }
 
     #[tokio::test]
@@ -156,8 +190,9 @@ mod tests {
             let length = u32::try_from(message.len()).unwrap().to_be_bytes();
             Body::from([&[0_u8][..], &length, &message].concat())
         };
-        assert!(!answered(asked("localhost".to_owned())).await.to_bytes().is_empty());
-        assert!(answered(asked("x".repeat(SMALL_PROBE_BYTES))).await.to_bytes().is_empty());
+        let draining = watch::Sender::new(false);
+        assert!(!answered(&draining, asked("localhost".to_owned())).await.to_bytes().is_empty());
+        assert!(answered(&draining, asked("x".repeat(SMALL_PROBE_BYTES))).await.to_bytes().is_empty());
     }
 
     #[test]
@@ -176,6 +211,6 @@ mod tests {
         for call in calls {
             assert!(super::super::CALLS.iter().any(|(path, _)| *path == call), "{call}");
         }
-        assert!(served::<()>().is_ok());
+        assert!(served::<()>(watch::Sender::new(false).subscribe()).is_ok());
     }
 }

@@ -17,6 +17,7 @@ mod saga_acts;
 mod saga_definitions;
 mod sagas;
 mod sources;
+mod stream_stats;
 pub(crate) mod streams;
 mod subscribe;
 mod system;
@@ -105,6 +106,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(streams::import))
         .routes(routes!(streams::purge))
         .routes(routes!(streams::scan))
+        .routes(routes!(stream_stats::stats))
         .routes(routes!(subscribe::subscribe))
         .routes(routes!(subscribe::ticket))
         .routes(routes!(relays::list))

@@ -16,7 +16,6 @@ use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{Appended, EventPiece, StreamAct, StreamService};
 use waybill_core::streams::access::StreamRight;
-use waybill_core::streams::envelope::EventHead;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 
@@ -135,10 +134,7 @@ pub(crate) async fn scan(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let cursors = Cursors::of("events", Some(tenant.as_str()), &which);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = service(&app)?.read_many(&tenant, &selector, inner.as_deref(), limit).await?;
-    let is_shown = |piece: &&EventPiece| {
-        caller.0.has(StreamRight::Read, &piece.stream.name)
-            && asked.resource_id.as_deref().is_none_or(|id| is_of(piece, id))
-    };
+    let is_shown = |piece: &&EventPiece| caller.0.has(StreamRight::Read, &piece.stream.name);
     ok(&ManyEvents {
         items: event::envelopes(found.events.iter().filter(is_shown))?,
         next_cursor: cursors.write(found.next_cursor),
@@ -151,15 +147,14 @@ fn selected(asked: &EventsQuery) -> Result<(Selector, String), Problem> {
         (Some(prefix), None, None) => Ok((selector::prefix(prefix)?, format!("prefix:{prefix}"))),
         (None, Some(kind), id) => {
             let which = format!("type:{}:{kind}/{}", kind.len(), id.as_deref().unwrap_or("*"));
-            Ok((selector::resource(kind, id.as_deref().unwrap_or_default())?, which))
+            let selector = match id {
+                Some(id) => selector::one_resource(kind, id)?,
+                None => selector::resource(kind, "")?,
+            };
+            Ok((selector, which))
         }
         _ => Err(Problem::invalid("name ?prefix=, or ?resource_type= with or without &resource_id=")),
     }
-}
-
-/// Whether an event is of this resource. One that can't be read is: the caller is told of it.
-fn is_of(piece: &EventPiece, resource_id: &str) -> bool {
-    EventHead::of(&piece.packed).map_or(true, |head| head.resource_id == resource_id)
 }
 
 /// List streams
@@ -172,6 +167,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let asked: StreamsQuery = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.own(asked.tenant.as_deref())?;
+    selector::prefix(&asked.prefix)?;
     let cursors = Cursors::of("streams", Some(tenant.as_str()), &asked.prefix);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = service(&app)?.streams(&tenant, &asked.prefix, inner.as_deref(), limit).await?;

@@ -81,7 +81,7 @@ impl Drop for Watching {
 }
 
 /// Waits until the host goes away.
-async fn drained(draining: &mut watch::Receiver<bool>) {
+pub(crate) async fn drained(draining: &mut watch::Receiver<bool>) {
     // Without a sender the host is gone.
     let _ = draining.wait_for(|is_draining| *is_draining).await;
 }
@@ -103,7 +103,8 @@ impl From<Problem> for Ended {
     }
 }
 
-fn going_away() -> Ended {
+/// What is said to whoever is served until then.
+pub(crate) fn going_away() -> Ended {
     let detail = "this host is going away: resume at another, or here when it is back".to_owned();
     Ended { code: Code::PROVIDER_UNAVAILABLE, detail, stream: None }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use waybill_core::port::service::streams::Subscribed;
 use waybill_core::streams::limits::{NAME_BYTES_MAX, RESOURCE_BYTES_MAX};
-use waybill_core::streams::name::StreamName;
+use waybill_core::streams::name::{StreamName, names_histories};
 use waybill_core::streams::reading::Selector;
 
 use crate::limits::CURSOR_STREAMS_MAX;
@@ -51,10 +51,14 @@ pub(crate) fn node(uuid: &str) -> Result<Selector, Problem> {
     Ok(Selector::Node(part("a node", uuid)?))
 }
 
-/// All streams whose names begin so; an empty one takes all there are.
+/// All streams whose names begin so; an empty one takes all there are, but for sagas' histories.
 pub(crate) fn prefix(text: &str) -> Result<Selector, Problem> {
     if text.len() > NAME_BYTES_MAX {
         let detail = format!("the prefix has {} bytes, names have at most {NAME_BYTES_MAX}", text.len());
+        return Err(Problem::invalid(detail).at("prefix"));
+    }
+    if names_histories(text) {
+        let detail = "sagas' histories are read by name, not by prefix: stream:saga.ID, with an id from GET /v1/sagas";
         return Err(Problem::invalid(detail).at("prefix"));
     }
     Ok(Selector::Prefix(text.to_owned()))
@@ -67,6 +71,12 @@ pub(crate) fn resource(resource_type: &str, id_prefix: &str) -> Result<Selector,
         return Err(Problem::invalid(detail).at("resource_id"));
     }
     Ok(Selector::Resource { resource_type: part("a resource type", resource_type)?, id_prefix: id_prefix.to_owned() })
+}
+
+/// Events of one resource, in whatever stream.
+pub(crate) fn one_resource(resource_type: &str, resource_id: &str) -> Result<Selector, Problem> {
+    let (resource_type, resource_id) = (part("a resource type", resource_type)?, part("a resource", resource_id)?);
+    Ok(Selector::OneResource { resource_type, resource_id })
 }
 
 fn part(what: &str, text: &str) -> Result<String, Problem> {

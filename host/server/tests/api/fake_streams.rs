@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use waybill_core::ids::{EventId, RelayName, ShardId, Tenant};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::Page;
@@ -34,6 +35,7 @@ pub struct FakeStreams {
     pub script: Mutex<Option<Script>>,
     /// A subscription waits at the end of its script.
     pub waits: Mutex<bool>,
+    pub cut: Arc<Notify>,
 }
 
 /// An event of a stream of this tenant.
@@ -207,7 +209,8 @@ impl StreamService for FakeStreams {
         let events =
             || VecDeque::from([Ok(vec![piece(tenant.as_str(), "task", 4), piece(tenant.as_str(), "hidden", 5)])]);
         let script = self.script.lock().take().unwrap_or_else(events);
-        Ok(Box::new(FakeSubscription { script, waits: *self.waits.lock(), cursor: None }))
+        let (waits, cut) = (*self.waits.lock(), Arc::clone(&self.cut));
+        Ok(Box::new(FakeSubscription { script, waits, cut, cursor: None }))
     }
     async fn purge(&self, act: &StreamAct, before: Option<u64>) -> Served<StreamActed> {
         let StreamAct { stream, is_plan, actor, reason } = act;
@@ -267,13 +270,15 @@ impl StreamService for FakeStreams {
         Ok(Page { items, next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
-        Ok(StreamStats::default())
+        let door_age = Some(std::time::Duration::from_secs(5));
+        Ok(StreamStats { readers: 7, door_rows: 3, door_age, ..StreamStats::default() })
     }
 }
 
 struct FakeSubscription {
     script: Script,
     waits: bool,
+    cut: Arc<Notify>,
     cursor: Option<Arc<str>>,
 }
 
@@ -294,6 +299,7 @@ impl Subscription for FakeSubscription {
         self.cursor.clone()
     }
     fn cut(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::pending())
+        let cut = Arc::clone(&self.cut);
+        Box::pin(async move { cut.notified().await })
     }
 }

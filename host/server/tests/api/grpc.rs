@@ -2,10 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use futures::StreamExt;
+use http::Uri;
 use http::uri::PathAndQuery;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use protox::prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value};
@@ -21,16 +25,25 @@ use waybill_core::port::service::streams::{StreamError, SubscriptionEnd};
 use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::reading::PageError;
 use waybill_server::auth::{Role, TokenRecord};
-use waybill_server::limits::Limits;
+use waybill_server::limits::{Limits, READINESS_KEPT};
+use waybill_server::server::{Parts, Server};
 
 use crate::fake_streams::piece;
 use crate::live::Live;
-use crate::support::{Api, token};
+use crate::support::{Api, host, parts, token};
 
 const SUBSCRIBE: &str = "waybill.events.v1.EventsService/SubscribeEvents";
 const LIST: &str = "waybill.events.v1.EventsService/ListEvents";
 const SUBSCRIBE_TASKS: &str = "waybill.events.v1.TaskService/SubscribeTaskEvents";
 const HEALTH: &str = "grpc.health.v1.Health/Check";
+const SERVING: Option<i32> = Some(1);
+const NOT_SERVING: Option<i32> = Some(2);
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn origin() -> Uri {
+    Uri::from_static("http://localhost:7070")
+}
 
 /// Messages of the proto files, without code made of them.
 struct Dynamic(MessageDescriptor);
@@ -91,7 +104,7 @@ where
     if !bearer.is_empty() {
         request.metadata_mut().insert("authorization", format!("Bearer {bearer}").parse().unwrap());
     }
-    let mut client = Grpc::with_origin(service, "http://localhost:7070".parse().unwrap());
+    let mut client = Grpc::with_origin(service, origin());
     client.ready().await.map_err(|_| Status::unavailable("not ready"))?;
     let path: PathAndQuery = format!("/{path}").parse().unwrap();
     Ok(client.server_streaming(request, path, Dynamic(method.output())).await?.into_inner())
@@ -243,9 +256,27 @@ async fn a_stream_is_listed_page_by_page_and_outside_of_it_is_out_of_range() {
     let seqs: Vec<_> = events.iter().map(|event| place(event.as_message().unwrap())).collect();
     assert_eq!(seqs, [("task".to_owned(), 4, String::new())]);
     assert_eq!((field(&page, "first_seq").as_u64(), field(&page, "last_seq").as_u64()), (Some(3), Some(5)));
+    let next = |page: &DynamicMessage| {
+        (field(page, "resume_token").as_str().unwrap().to_owned(), field(page, "end").as_bool().unwrap())
+    };
+    // A delete was dropped behind it, so its number alone wouldn't do.
+    assert_eq!(next(&page), ("4~5".to_owned(), false));
+    let mut answers = ask(&api, LIST, r#"stream:"task" resume_token:"4~5" limit:9"#).await.unwrap();
+    assert_eq!(next(&answers.message().await.unwrap().unwrap()), ("5".to_owned(), true));
     assert!(ask(&api, LIST, r#"stream:"task" tenant:"acme""#).await.is_ok());
-    assert_eq!(api.streams().calls(), [r#"read_stream default/task Some("3") 1"#, "read_stream acme/task None 0"]);
+    assert_eq!(
+        api.streams().calls(),
+        [
+            r#"read_stream default/task Some("3") 1"#,
+            r#"read_stream default/task Some("4~5") 9"#,
+            "read_stream acme/task None 0"
+        ]
+    );
+    let long = format!(r#"stream:"task" resume_token:"{}""#, "1".repeat(5_000));
     for (asked, code, word) in [
+        (r#"stream:"task" resume_token:"""#, Code::InvalidArgument, "SCHEMA.VALIDATION_FAILED"),
+        (long.as_str(), Code::InvalidArgument, "SCHEMA.VALIDATION_FAILED"),
+        (r#"stream:"task" resume_token:"x""#, Code::InvalidArgument, "EVENT.CURSOR"),
         (r#"stream:"task" after_seq:0"#, Code::OutOfRange, "EVENT.CURSOR_EXPIRED"),
         (r#"stream:"task" after_seq:9"#, Code::OutOfRange, "EVENT.CURSOR_AHEAD"),
         (r#"stream:"gone""#, Code::NotFound, "gone"),
@@ -302,16 +333,17 @@ async fn subscriptions_take_no_place_of_requests_and_have_a_bound_of_their_own()
     held.push(subscribe().await.unwrap());
 }
 
+fn asks_for_services() -> ServerReflectionRequest {
+    let message_request = Some(MessageRequest::ListServices(String::new()));
+    ServerReflectionRequest { message_request, ..Default::default() }
+}
+
 async fn reflected(router: Router, bearer: &str) -> Result<Vec<String>, Status> {
-    let asked = ServerReflectionRequest {
-        message_request: Some(MessageRequest::ListServices(String::new())),
-        ..Default::default()
-    };
-    let mut request = tonic::Request::new(futures::stream::iter([asked]));
+    let mut request = tonic::Request::new(futures::stream::iter([asks_for_services()]));
     if !bearer.is_empty() {
         request.metadata_mut().insert("authorization", format!("Bearer {bearer}").parse().unwrap());
     }
-    let mut client = ServerReflectionClient::with_origin(router, "http://localhost:7070".parse().unwrap());
+    let mut client = ServerReflectionClient::with_origin(router, origin());
     let mut answers = client.server_reflection_info(request).await?.into_inner();
     let answer = answers.message().await?.unwrap();
     let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else { panic!("{answer:?}") };
@@ -328,17 +360,57 @@ async fn reflection_tells_who_has_a_token_what_there_is() {
     }
 }
 
+/// The services that a check may name.
+const SERVICES: [&str; 3] = ["", "waybill.events.v1.EventsService", "waybill.events.v1.TaskService"];
+
+/// The status that is told of each of [`SERVICES`].
+async fn health(router: &Router) -> [Option<i32>; 3] {
+    let mut all = [None; 3];
+    for (service, status) in SERVICES.iter().zip(&mut all) {
+        let mut answers = call(router.clone(), "", HEALTH, &format!("service:{service:?}")).await.unwrap();
+        *status = field(&answers.message().await.unwrap().unwrap(), "status").as_enum_number();
+    }
+    all
+}
+
 #[tokio::test]
 async fn health_is_told_to_everybody() {
     let api = Api::with(Some(vec![reader()]), Limits::default()).await;
-    for service in ["", "waybill.events.v1.EventsService"] {
-        let mut answers = ask(&api, HEALTH, &format!("service:{service:?}")).await.unwrap();
-        let answer = answers.message().await.unwrap().unwrap();
-        assert_eq!(field(&answer, "status").as_enum_number(), Some(1), "{service}: {answer:?}");
-    }
+    assert_eq!(health(&api.router).await, [SERVING; 3]);
     assert_eq!(end(ask(&api, HEALTH, r#"service:"a""#).await).await.code(), Code::NotFound);
     let watched = ask(&api, "grpc.health.v1.Health/Watch", "").await;
     assert_eq!(end(watched).await.code(), Code::Unimplemented);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_not_ready_does_not_serve_until_it_is() {
+    let api = Api::open().await;
+    for reason in [&api.hindrance.unready, &api.hindrance.stuck] {
+        for (holds, status) in [(true, NOT_SERVING), (false, SERVING)] {
+            reason.store(holds, Ordering::Relaxed);
+            // What was heard before isn't told again.
+            tokio::time::advance(READINESS_KEPT).await;
+            assert_eq!(health(&api.router).await, [status; 3]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_without_streams_serves_none_and_one_that_goes_away_serves_nothing() {
+    let host = host().await;
+    let parts = parts(&host, &Arc::default(), None, Limits::default());
+    let router = Server::new(Parts { streams: None, ..parts }).router();
+    assert_eq!(health(&router).await, [SERVING, NOT_SERVING, NOT_SERVING]);
+
+    let mut live = Live::start(Limits::default(), PATIENCE).await;
+    assert_eq!(health(&live.router).await, [SERVING; 3]);
+    live.stop();
+    let goes_away = async {
+        while health(&live.router).await != [NOT_SERVING; 3] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, goes_away).await.unwrap();
 }
 
 /// It is open to everybody, so it waits for nobody.
@@ -353,10 +425,25 @@ async fn a_check_whose_body_does_not_come_is_given_up() {
             .header("content-type", "application/grpc")
             .body(body)
             .unwrap();
-        let answer = tokio::time::timeout(Duration::from_secs(60), api.send(request)).await.unwrap();
+        let answer = tokio::time::timeout(PATIENCE, api.send(request)).await.unwrap();
         assert_eq!(answer.header("grpc-status"), "4", "{method}: DEADLINE_EXCEEDED");
         assert!(answer.header("grpc-message").contains("900"), "after the time of a probe: {answer:?}");
     }
+}
+
+/// A connection, for calls through it.
+async fn connected(
+    live: &Live,
+) -> impl tower::Service<http::Request<tonic::body::Body>, Response = http::Response<Incoming>, Error = hyper::Error>
++ Clone
++ use<> {
+    let io = TokioIo::new(live.connect().await);
+    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    tower::service_fn(move |request: http::Request<tonic::body::Body>| {
+        let mut sender = sender.clone();
+        async move { sender.send_request(request).await }
+    })
 }
 
 #[tokio::test]
@@ -366,13 +453,7 @@ async fn a_subscription_goes_on_over_a_connection_until_the_host_goes_away() {
     *streams.waits.lock() = true;
     *streams.script.lock() =
         Some(VecDeque::from([Ok(vec![piece("default", "task", 4)]), Ok(vec![piece("default", "task", 5)])]));
-    let io = TokioIo::new(live.connect().await);
-    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
-    let driver = tokio::spawn(connection);
-    let service = tower::service_fn(move |request: http::Request<tonic::body::Body>| {
-        let mut sender = sender.clone();
-        async move { sender.send_request(request).await }
-    });
+    let service = connected(&live).await;
     let mut answers = call(service, "", SUBSCRIBE, r#"selector{by_streams{names:"task"}}"#).await.unwrap();
     for seq in [4, 5] {
         assert_eq!(place(&answers.message().await.unwrap().unwrap()), at("task", seq));
@@ -382,6 +463,36 @@ async fn a_subscription_goes_on_over_a_connection_until_the_host_goes_away() {
     assert!(status.code() == Code::Unavailable && names(&status, "PROVIDER.UNAVAILABLE"), "{status:?}");
     drop(answers);
     // The time to drain is long, so this ends only if nothing goes on.
-    tokio::time::timeout(Duration::from_secs(60), live.ended()).await.unwrap();
-    let _ = driver.await;
+    tokio::time::timeout(PATIENCE, live.ended()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_of_reflection_that_is_left_open_does_not_hold_up_the_end_of_the_host() {
+    let mut live = Live::start(Limits::default(), Duration::from_secs(600)).await;
+    let mut client = ServerReflectionClient::with_origin(connected(&live).await, origin());
+    let asked = futures::stream::iter([asks_for_services()]).chain(futures::stream::pending());
+    let mut answers = client.server_reflection_info(asked).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+    live.stop();
+    let status = answers.message().await.unwrap_err();
+    assert!(status.code() == Code::Unavailable && names(&status, "PROVIDER.UNAVAILABLE"), "{status:?}");
+    drop((answers, client));
+    tokio::time::timeout(PATIENCE, live.ended()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_cut_off_ends_and_its_connection_goes_on() {
+    let live = Live::start(Limits::default(), Duration::from_secs(600)).await;
+    let streams = Arc::clone(&live.hindrance.streams);
+    *streams.waits.lock() = true;
+    let service = connected(&live).await;
+    let selector = r#"selector{by_streams{names:"task" names:"hidden"}}"#;
+    let mut answers = call(service.clone(), "", SUBSCRIBE, selector).await.unwrap();
+    for seq in [4, 5] {
+        assert_eq!(place(&answers.message().await.unwrap().unwrap()).1, seq);
+    }
+    streams.cut.notify_one();
+    let ended = tokio::time::timeout(PATIENCE, answers.message()).await.unwrap();
+    assert!(ended.is_err(), "{ended:?}");
+    assert!(call(service, "", LIST, r#"stream:"task""#).await.is_ok());
 }

@@ -46,6 +46,8 @@ pub struct Hindrance {
     pub gate: Mutex<Option<Arc<Notify>>>,
     /// Readiness is never told.
     pub stuck: AtomicBool,
+    /// The host says that it isn't ready.
+    pub unready: AtomicBool,
     /// How often readiness was asked for.
     pub asked_ready: AtomicUsize,
     /// The inbox beside the host.
@@ -220,6 +222,9 @@ hindered! {
                 self.hindrance.asked_ready.fetch_add(1, Ordering::Relaxed);
                 if self.hindrance.stuck.load(Ordering::Relaxed) {
                     std::future::pending::<()>().await;
+                }
+                if self.hindrance.unready.load(Ordering::Relaxed) {
+                    return vec![Check { name: "store".into(), status: CheckStatus::Fail, detail: String::new() }];
                 }
                 self.outbox.ready().await
             }

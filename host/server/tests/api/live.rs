@@ -21,7 +21,7 @@ use crate::support::{get, host, parts, send, token};
 pub struct Live {
     pub hindrance: Arc<Hindrance>,
     pub address: SocketAddr,
-    router: axum::Router,
+    pub router: axum::Router,
     _host: InMemoryHost,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<Result<Drained, ServerError>>,

@@ -82,6 +82,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/streams/{name}/import",
         "POST /v1/streams/{name}/purge",
         "GET /v1/events",
+        "GET /v1/events/stats",
         "GET /v1/subscribe",
         "POST /v1/subscribe/tickets",
         "GET /v1/relays",

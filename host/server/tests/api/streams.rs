@@ -117,13 +117,15 @@ async fn events_of_many_streams_are_read_by_prefix_or_resource() {
     assert_eq!(foreign.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()));
     let all = api.get("/v1/events?resource_type=TASK&resource_id=t-1").await.json();
     assert_eq!(all["items"].as_array().unwrap().len(), 2);
-    let none = api.get("/v1/events?resource_type=TASK&resource_id=t").await.json();
-    assert_eq!(none["items"], json!([]), "t-1 begins with t and isn't it");
+    assert_eq!(api.get("/v1/events?resource_type=TASK").await.status, StatusCode::OK);
     let calls = api.streams().calls();
     assert_eq!(calls[0], r#"read_many default Prefix("t") None 100"#);
     assert_eq!(calls[1], r#"read_many default Prefix("t") Some("next") 7"#);
-    assert!(calls[2].contains(r#"resource_type: "TASK", id_prefix: "t-1""#), "{calls:?}");
-    for wrong in ["", "?prefix=a&resource_type=b", "?resource_id=b", "?resource_type="] {
+    // Exactly it: t-17 begins with t-1 and isn't it.
+    assert!(calls[2].contains(r#"OneResource { resource_type: "TASK", resource_id: "t-1" }"#), "{calls:?}");
+    assert!(calls[3].contains(r#"Resource { resource_type: "TASK", id_prefix: "" }"#), "{calls:?}");
+    let wrong = ["", "?prefix=a&resource_type=b", "?resource_id=b", "?resource_type=", "?resource_type=b&resource_id="];
+    for wrong in wrong {
         assert_eq!(api.get(&format!("/v1/events{wrong}")).await.problem().0, 400, "{wrong}");
     }
 }
@@ -143,6 +145,29 @@ async fn streams_are_listed_and_shown() {
         api.streams().calls()[..2],
         [r#"streams default "ta" None 2"#.to_owned(), r#"streams default "ta" Some("task") 100"#.to_owned(),]
     );
+}
+
+#[tokio::test]
+async fn how_streams_do_is_counted_of_a_tenant_and_told_of_the_host_to_who_sees_all() {
+    let tokens = vec![
+        token("all", &["*"], &[Role::Viewer]),
+        token("acme", &["acme"], &[Role::Viewer]),
+        of_streams("reader", &["acme"], &["read:task"]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let all = api.send(by("all", get("/v1/events/stats"))).await.json();
+    let of_tenant = ["tenant", "streams", "more", "events", "bytes"].map(|name| all[name].clone());
+    assert_eq!(of_tenant, [json!("default"), json!(4), json!(false), json!(12), json!(3_600)]);
+    let of_host = ["readers", "door_rows", "door_age_ms"].map(|name| all["host"][name].clone());
+    assert_eq!(of_host, [json!(7), json!(3), json!(5_000)]);
+    let calls = api.streams().calls();
+    assert_eq!(calls[0], r#"streams default "" None 1000"#);
+    assert_eq!(calls[1], r#"streams default "" Some("task") 1000"#, "the count goes on behind a page");
+    let acme = api.send(by("acme", get("/v1/events/stats"))).await.json();
+    assert_eq!((&acme["tenant"], &acme["host"]), (&json!("acme"), &json!(null)));
+    let other = api.send(by("acme", get("/v1/events/stats?tenant=other"))).await;
+    assert_eq!(other.problem(), (403, "AUTH.TENANT".into()));
+    assert_eq!(api.send(by("reader", get("/v1/events/stats"))).await.status, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
@@ -222,6 +247,30 @@ async fn roles_that_name_streams_reach_these_alone() {
     assert!(api.streams().calls().is_empty());
     assert_eq!(api.send(by("writer", post("/v1/streams/task/events", events("")))).await.status, 201);
     assert_eq!(api.streams().calls(), ["append acme/task 2 None"]);
+}
+
+#[tokio::test]
+async fn the_history_of_a_saga_is_read_by_its_name_and_found_by_no_prefix() {
+    let tokens = vec![
+        of_streams("some", &["acme"], &["read:task.**"]),
+        of_streams("sagas", &["acme"], &["read:saga.**"]),
+        token("viewer", &["acme"], &[Role::Viewer]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    for path in ["/v1/events?prefix=saga.", "/v1/streams?prefix=saga.one", "/v1/subscribe?selector=prefix:saga."] {
+        let refused = api.send(by("viewer", get(path))).await;
+        assert_eq!(refused.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()), "{path}");
+        assert!(refused.json()["detail"].as_str().unwrap().contains("stream:saga.ID"), "{path}");
+    }
+    let path = "/v1/streams/saga.order%25207/events";
+    assert_eq!(api.send(by("some", get(path))).await.problem(), (403, "AUTH.STREAM".into()));
+    let elsewhere = format!("{path}?tenant=b");
+    assert_eq!(api.send(by("viewer", get(&elsewhere))).await.problem(), (404, "STREAM.NOT_FOUND".into()));
+    assert!(api.streams().calls().is_empty());
+    for who in ["sagas", "viewer"] {
+        assert_eq!(api.send(by(who, get(path))).await.status, StatusCode::OK, "{who}");
+        assert_eq!(api.streams().calls(), ["read_stream acme/saga.order%207 None 100"], "{who}");
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 mod inbox;
 mod make;
 mod raw;
+mod streams;
 
 use std::path::PathBuf;
 

@@ -17,11 +17,11 @@ use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 
 use waybill_testkit::golden::{ARCHIVE, ARCHIVE_BYTES_MAX, Ask, MANIFEST, Manifest, Step, config, holds};
 
-use crate::inbox;
 use crate::raw::{Raw, open_store};
+use crate::{inbox, streams};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PAUSE: Duration = Duration::from_millis(20);
 /// An instant that no test will see.
 const FAR: &str = "2199-01-01T00:00:00Z";
 /// What is kept for a year at most is looked for this long.
@@ -33,9 +33,9 @@ const STEP_MS: u64 = 366 * 24 * 3600 * 1000;
 const SIGNALLED: &str = "signalled";
 
 /// A host, and what has to be found in its data afterwards.
-struct Making {
-    api: Api,
-    steps: Vec<Step>,
+pub struct Making {
+    pub api: Api,
+    pub steps: Vec<Step>,
 }
 
 /// Makes a directory of this version in `folder`.
@@ -68,6 +68,7 @@ pub async fn make(folder: &Path, version: &str) {
     let (host, api) = Host::ready(&launch).await.unwrap();
     making.api = api;
     making.unreadable().await;
+    streams::keep(&mut making).await;
     making.claimed(&receiver).await;
     making.running().await;
     assert!(host.kill().await.unwrap(), "the host ended by itself");
@@ -109,7 +110,7 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
 }
 
 impl Making {
-    async fn post(&self, path: &str, body: Value) -> Value {
+    pub async fn post(&self, path: &str, body: Value) -> Value {
         let reply = self.api.post(path, &body).await.unwrap();
         assert!(reply.is_ok(), "{path} {body}: {reply:?}");
         reply.body
@@ -119,13 +120,21 @@ impl Making {
         self.post("/v1/messages", json!({ "messages": messages })).await;
     }
 
-    fn get(&mut self, what: &str, path: &str, answer: Value) {
+    pub fn get(&mut self, what: &str, path: &str, answer: Value) {
         let (what, path) = (what.to_owned(), path.to_owned());
         let ask = Ask { what, path, post: None, key: None, status: 200, answer, patient: true, until: None };
         self.steps.push(Step::Ask(ask));
     }
 
-    fn act(&mut self, what: &str, path: &str, post: Value, status: u16, answer: Value) {
+    /// What is asked for isn't there any more.
+    pub fn get_refused(&mut self, what: &str, path: &str, status: u16) {
+        self.get(what, path, Value::Null);
+        if let Some(Step::Ask(ask)) = self.steps.last_mut() {
+            ask.status = status;
+        }
+    }
+
+    pub fn act(&mut self, what: &str, path: &str, post: Value, status: u16, answer: Value) {
         let (what, path) = (what.to_owned(), path.to_owned());
         let ask = Ask { what, path, post: Some(post), key: None, status, answer, patient: false, until: None };
         self.steps.push(Step::Ask(ask));
@@ -559,9 +568,11 @@ impl Making {
         let group = DoorGroup { shard: ShardId(0), messages: vec![draft.message] };
         store.transact(Vec::new(), vec![group], Default::default(), None).await.unwrap();
         self.inbox(&store).await;
+        streams::put(self, &store).await;
         store.close().await.unwrap();
         let raw = Raw::open(data).await;
         inbox::is_whole(&raw).await;
+        streams::is_whole(&raw).await;
         let plain = "{ topic: 'bus:door.plain', id: 'door-plain', tenant: 'acme', payload: { golden: 2 } }";
         raw.run(&format!("BEGIN; CREATE golden_order:4 SET total = 40; fn::waybill::enqueue({plain}); COMMIT;")).await;
         raw.run("CREATE outbox_door:[0, 1, 0, 'a'] SET topic = 'bus:malformed'").await;

@@ -30,7 +30,7 @@ impl Raw {
             memtable_bytes: MEMTABLE_BYTES,
             block_cache_bytes: config.block_cache_bytes,
             query_timeout: config.query_timeout,
-            closed: ClosedTables { tables: &[], doorstep: "", settings: "" },
+            closed: ClosedTables { tables: &[], doorsteps: &[], settings: "" },
         };
         Self(Embedded::open(options).await.unwrap())
     }

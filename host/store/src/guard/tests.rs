@@ -84,6 +84,7 @@ fn own_tables_are_refused_wherever_they_are_named() {
         "RETURN <record> $r",
         "RETURN <record<outbox>> $r",
         "LET $x = fn::waybill::enqueue({ topic: 'bus:x', payload: 1 })",
+        "LET $x = fn::waybill::append({ stream: 'a', resource_type: 'T', resource_id: 'r', op: 1, schema_version: 1 })",
         "RETURN fn::waybill::outbox('acme')",
         "SELECT * FROM waybill_migration",
         "SELECT * FROM plugin_kv",

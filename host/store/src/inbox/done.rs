@@ -10,7 +10,7 @@ use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Object, Row, Transaction, bytes, bytes_of, int, millis, millis_of, object};
 
-use super::seen::find;
+use super::seen::{Asker, find};
 use super::shard;
 use crate::codec::inbox::{decode_done, encode_done};
 use crate::fault::store_error;
@@ -86,7 +86,7 @@ async fn try_of_id(
     let secret = shard::read(transaction.as_ref(), shard).await?.secret;
     let places = SeenPlace::all_of(id.as_str(), secret.of_id(consumer, id), None);
     let query = SeenQuery { consumer: consumer.clone(), places };
-    let hits = find::find(store, shard, std::slice::from_ref(&query)).await?;
+    let hits = find::find(store, shard, std::slice::from_ref(&query), Asker::People).await?;
     if let Some(hit) = hits.into_iter().flatten().next() {
         // Packed marks have the latest age of their block: it was written at that age or before.
         let beat = behind(transaction.as_ref(), shard, hit.age).await?.min(reached);

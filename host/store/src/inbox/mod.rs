@@ -64,11 +64,16 @@ impl InboxStore for SurrealStore {
     }
 
     async fn inbox_seen(&self, shard: ShardId, queries: &[SeenQuery]) -> Result<Vec<Option<SeenHit>>, StoreError> {
-        seen::find::find(self, shard, queries).await
+        seen::find::find(self, shard, queries, seen::Asker::Messages).await
     }
 
     fn inbox_seen_reads(&self, consumer: &ConsumerName) -> u64 {
-        self.seen_reads().of(consumer)
+        self.seen_reads().of(consumer, seen::Asker::Messages)
+    }
+
+    async fn inbox_seen_for_people(&self, shard: ShardId, query: &SeenQuery) -> Result<Option<SeenHit>, StoreError> {
+        let found = seen::find::find(self, shard, std::slice::from_ref(query), seen::Asker::People).await?;
+        Ok(found.into_iter().flatten().next())
     }
 
     async fn inbox_seen_in_any_minute(

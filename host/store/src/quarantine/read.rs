@@ -15,14 +15,14 @@ use crate::inbox::seen::{records, tidy};
 use crate::owner::outlived;
 use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped, streams};
 use crate::saga::{ended, journal_record, started};
-use crate::streams::keys::{dead_place, due_in, overtaken_in, selected_in, stream_in};
+use crate::streams::keys::{dead_place, due_in, overtaken_in, resource_in, selected_in, stream_in};
 use crate::tables::{
-    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, EVENT_ID_DUE, ID, ID_DUE, IDEMPOTENCY,
-    IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD,
-    INBOX_TAKEN, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN, SAGA, SAGA_DEAD, SAGA_DEFINITION,
-    SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SCHEDULED, SHARD,
-    STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_SHARD, STREAM_TYPE,
-    history_due, part, part_shard, part_text,
+    AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, EVENT_ID_DUE, EVENT_RESOURCE, ID,
+    ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE,
+    INBOX_SHARD, INBOX_TAKEN, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN, SAGA, SAGA_DEAD,
+    SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START,
+    SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST,
+    STREAM_SHARD, STREAM_TYPE, history_due, part, part_shard, part_text,
 };
 use crate::{dedup, idempotency, kv, transact};
 
@@ -89,6 +89,7 @@ pub fn reader(table: &str) -> Option<Reader> {
         EVENT_ID_DUE => |row, _| plain(streams::recorded_ids(row)),
         STREAM_NODE => |row, _| plain(selected_in(&row.key).ok_or_else(|| lacks(STREAM_NODE, &row.key, "id"))),
         STREAM_TYPE => |row, _| plain(selected_in(&row.key).ok_or_else(|| lacks(STREAM_TYPE, &row.key, "id"))),
+        EVENT_RESOURCE => |row, _| plain(resource_in(&row.key).ok_or_else(|| lacks(EVENT_RESOURCE, &row.key, "id"))),
         STREAM_DUE => |row, _| plain(due_in(&row.key).ok_or_else(|| lacks(STREAM_DUE, &row.key, "id"))),
         STREAM_DEAD => |row, _| {
             let place = dead_place(&row.key).ok_or_else(|| lacks(STREAM_DEAD, &row.key, "id"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
+use waybill_core::ids::{EventId, MessageId, Place, ShardId, Tenant};
 use waybill_core::limits::IDEMPOTENCY_TTL_DEFAULT;
 use waybill_core::message::Message;
 use waybill_core::outbox::records::{IdRecord, IdState, Segment, ShardRecord};
@@ -12,7 +12,7 @@ use waybill_core::port::quarantine::{QuarantinedRow, Restored};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Object, RecordIdKey, Row, Transaction, bool_of, bytes, object};
+use waybill_surreal::{Bound, Object, RecordIdKey, Row, Transaction, bool_of, bytes, key, object};
 
 use super::entry::{Entry, apart_key, forget, held_by, is_held};
 use super::list::summary;
@@ -24,18 +24,21 @@ use crate::owner::history::due_of;
 use crate::owner::left_of;
 use crate::owner::read::{id as id_row, scheduled, shard as shard_record};
 use crate::query::at;
-use crate::rows::small;
+use crate::rows::{small, streams};
 use crate::store::{SurrealStore, finish};
+use crate::streams::keys::event_id_due_key;
 use crate::tables::{
-    DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX, INBOX_SEEN,
-    INBOX_SEEN_DUE, INBOX_TAKEN, KV, KV_SCOPE, QUARANTINE, SAGA, SAGA_JOURNAL, id_due_key, id_key, part_shard,
-    part_text,
+    DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, EVENT_ID, EVENT_ID_DUE, ID, ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX,
+    INBOX_SEEN, INBOX_SEEN_DUE, INBOX_TAKEN, KV, KV_SCOPE, QUARANTINE, SAGA, SAGA_JOURNAL, id_due_key, id_key, number,
+    part_shard, part_text,
 };
 use crate::transact::{door_rows, put_door_rows};
 use crate::{dedup, idempotency, kv};
 
 /// Tries against whoever writes the same rows.
 const TRIES_MAX: u32 = 5;
+/// Rows of one millisecond that are looked through for an event's id: no host makes so many commits in it.
+const MILLISECOND_MAX: usize = 256;
 /// An id that is put back when its message is nowhere any more is known for so long: as long as an idempotency key by default.
 const ID_KEPT: Duration = IDEMPOTENCY_TTL_DEFAULT;
 
@@ -155,6 +158,10 @@ async fn due_row(
                 nowhere.map(|record| (ID_DUE, id_due_key(until, &record.tenant, &record.id), small::of_id(&record)))
             );
         }
+        EVENT_ID => {
+            let due = event_id_due(transaction, row).await?;
+            return Ok(due.map(|(key, fields)| (EVENT_ID_DUE, key, fields)));
+        }
         _ => return Ok(None),
     };
     Ok(key.map(|key| (due, key, Object::default())))
@@ -179,6 +186,21 @@ async fn is_nowhere(transaction: &dyn Transaction, row: &Row) -> Result<Option<I
         },
     };
     Ok(Some(record).filter(|_| !is_there))
+}
+
+/// The row that says when an event's id is old; none where one says so. The time may have come while the id lay in quarantine, and the row
+/// went with its marker.
+async fn event_id_due(transaction: &dyn Transaction, row: &Row) -> Result<Option<(RecordIdKey, Object)>, StoreError> {
+    let tenant = part_text(&row.key, 0).and_then(|text| Tenant::new(text).ok());
+    let id = part_text(&row.key, 1).and_then(|text| EventId::new(text).ok());
+    let (Some(tenant), Some(id)) = (tenant, id) else { return Ok(None) };
+    let at = streams::event_id(&tenant, &row.key, &row.fields)?.at;
+    let instant = |millis: u64| key([number(millis)]);
+    let (from, until) = (Bound::Included(instant(at.0)), Bound::Excluded(instant(at.0.saturating_add(1))));
+    let due = transaction.scan(EVENT_ID_DUE, from, until, MILLISECOND_MAX).await.map_err(store_error)?;
+    let is_due =
+        due.iter().any(|row| matches!(streams::recorded_ids(row), Ok((of, ids)) if of == tenant && ids.contains(&id)));
+    Ok((!is_due).then(|| (event_id_due_key(at), streams::of_recorded_ids(&tenant, &[id]))))
 }
 
 /// The messages of a segment that haven't left it as ones that are parked, dead or done, as far as that is known.

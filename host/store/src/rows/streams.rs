@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use waybill_core::ids::{EventId, Tenant};
 use waybill_core::outbox::records::{DeadState, Malformed};
 use waybill_core::port::store::StoreError;
@@ -22,7 +23,7 @@ use waybill_surreal::{
 
 use super::columns::error_text;
 use super::door::raw;
-use super::{encoded, lacks, unreadable};
+use super::{encoded, event_object, lacks, unreadable};
 use crate::codec::CodecError;
 use crate::codec::streams::{
     decode_append, decode_dead, decode_feed, decode_marks, decode_settled, digest, encode_append, encode_dead,
@@ -57,6 +58,7 @@ pub fn of_rest(rest: &StreamRest) -> Object {
         ("gone", number(rest.gone)),
         // 0 = none.
         ("due", number(rest.due.map_or(0, |due| due.0))),
+        ("indexed", number(rest.indexed)),
     ])
 }
 
@@ -64,18 +66,30 @@ pub fn rest(key: &RecordIdKey, fields: &Object) -> Result<StreamRest, StoreError
     refuse_held(STREAM_REST, key, fields)?;
     let field = |name: &str| field(STREAM_REST, key, fields, name);
     let due = Some(UnixMillis(field("due")?)).filter(|due| due.0 > 0);
-    Ok(StreamRest { first: field("first")?, fed: field("fed")?, purged: field("purged")?, gone: field("gone")?, due })
+    let [first, fed, purged, gone] = [field("first")?, field("fed")?, field("purged")?, field("gone")?];
+    // A stream that nobody indexed yet is read as it is.
+    let indexed = unsigned(fields.get("indexed")).unwrap_or(0);
+    Ok(StreamRest { first, fed, purged, gone, due, indexed })
 }
 
 pub fn of_chunk(chunk: &Chunk) -> Object {
     object([("data", bytes(chunk.pack()))])
 }
 
+/// Of a payload that lies beside its chunk.
+pub fn of_blob(payload: &Bytes) -> Object {
+    object([("data", bytes(payload.clone()))])
+}
+
 /// A chunk, or why it can't be decoded: then it stays where it is, for readers are to hear of it at its range.
 pub fn chunk(row: &Row) -> Result<StoredChunk, StoreError> {
     let last = chunk_last(&row.key).ok_or_else(|| lacks(EVENT, &row.key, "id"))?;
     let Some(data) = bytes_of(row.fields.get("data")) else {
-        return Ok(StoredChunk { last, chunk: Err("it has no field data with bytes".to_owned()) });
+        let chunk = match event_object::object_in(&row.fields) {
+            Some(event) => event_object::chunk(&row.key, last, &row.fields, event).map_err(|error| error.to_string()),
+            None => Err("it has neither packed events nor one as an object".to_owned()),
+        };
+        return Ok(StoredChunk { last, chunk: chunk.map(Arc::new) });
     };
     match Chunk::unpack(&data) {
         Ok(chunk) => Ok(StoredChunk { last, chunk: Ok(Arc::new(chunk)) }),
@@ -110,7 +124,12 @@ pub fn door(row: Row) -> Result<StreamDoorRow, StoreError> {
     let content = match bytes_of(fields.get("data")) {
         Some(data) => decode_append(&data).map(|append| DoorContent::Append(Arc::new(append))),
         None if bool_of(fields.get("adopt")) == Some(true) => note(&fields).map(DoorContent::Look),
-        None => Err(CodecError::Damaged("it has neither encoded events nor a stream to adopt in".to_owned())),
+        None => match event_object::object_in(&fields) {
+            Some(event) => {
+                event_object::append(&key, &fields, event).map(|append| DoorContent::Append(Arc::new(append)))
+            }
+            None => Err(CodecError::Damaged("it has neither an event nor a stream to adopt in".to_owned())),
+        },
     };
     match content {
         Ok(content) => Ok(StreamDoorRow { key, content: Ok(content) }),

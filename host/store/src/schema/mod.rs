@@ -27,6 +27,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 6, name: "door_stamps", text: DOOR_STAMPS },
     Migration { number: 7, name: "inbox", text: include_str!("0007_inbox.surql") },
     Migration { number: 8, name: "streams", text: include_str!("0008_streams.surql") },
+    Migration { number: 9, name: "append", text: include_str!("0009_append.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");

@@ -10,15 +10,16 @@ use waybill_surreal::{Bound, Object, RecordIdKey, Transaction};
 use super::door;
 use super::ids::Recorded;
 use super::keys::{
-    checkpoint_key, chunk_key, dead_key, due_key, event_id_key, feed_key, overtaken_key, selected_key, stream_key,
+    blob_key, checkpoint_key, chunk_key, dead_key, due_key, event_id_key, feed_key, overtaken_key, resource_key,
+    selected_key, stream_key,
 };
 use crate::fault::store_error;
 use crate::quarantine::put;
 use crate::rows::streams as rows;
 use crate::store::SurrealStore;
 use crate::tables::{
-    EVENT, EVENT_ID, EVENT_ID_DUE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE,
-    STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_TYPE, door_key,
+    EVENT, EVENT_BLOB, EVENT_ID, EVENT_ID_DUE, EVENT_RESOURCE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD,
+    STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_TYPE, door_key,
 };
 
 /// Feed records removed at once.
@@ -64,6 +65,10 @@ impl Changes {
                 Change::Put(EVENT, chunk_key(stream, *key), rows::of_chunk(chunk))
             }
             StreamWrite::DeleteChunk { stream, key } => Change::Delete(EVENT, chunk_key(stream, *key)),
+            StreamWrite::PutBlob { stream, seq, payload } => {
+                Change::Put(EVENT_BLOB, blob_key(stream, *seq), rows::of_blob(payload))
+            }
+            StreamWrite::DeleteBlob { stream, seq } => Change::Delete(EVENT_BLOB, blob_key(stream, *seq)),
             StreamWrite::CreateId { id, record } => {
                 self.recorded.add(id, record.at);
                 Change::Create(EVENT_ID, event_id_key(id), rows::of_event_id(record))
@@ -90,6 +95,12 @@ impl Changes {
             }
             StreamWrite::PutType { stream, resource_type } => {
                 Change::Put(STREAM_TYPE, selected_key(stream, resource_type), Object::default())
+            }
+            StreamWrite::PutResource { stream, resource, seq } => {
+                Change::Put(EVENT_RESOURCE, resource_key(stream, resource, *seq), Object::default())
+            }
+            StreamWrite::DeleteResource { stream, resource, seq } => {
+                Change::Delete(EVENT_RESOURCE, resource_key(stream, resource, *seq))
             }
             StreamWrite::PutDue { shard, at, stream } => {
                 Change::Put(STREAM_DUE, due_key(*shard, *at, stream), Object::default())

@@ -48,7 +48,8 @@ fn behind(row: &Row) -> Bound {
     Bound::Excluded(row.key.clone())
 }
 
-fn bytes_of(chunk: &StoredChunk) -> usize {
+/// Bytes of its events; one that can't be read counts as none.
+pub fn bytes_of(chunk: &StoredChunk) -> usize {
     chunk.chunk.as_ref().map_or(0, |chunk| chunk.bytes())
 }
 

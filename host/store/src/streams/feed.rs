@@ -8,6 +8,7 @@ use waybill_core::streams::records::FeedRecord;
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, Row};
 
+use super::blobs;
 use super::chunks::covering;
 use super::heads::Snapshot;
 use super::keys::feed_key;
@@ -29,7 +30,8 @@ pub async fn slice(snapshot: &mut Snapshot<'_>, shard: ShardId, pos: u64) -> Res
     for part in &record.parts {
         let (_, rest) = snapshot.stands(&part.stream).await?;
         let range = (part.from, part.to);
-        let chunks = covering(snapshot.transaction, &part.stream, range, &mut snapshot.spoilt).await?;
+        let mut chunks = covering(snapshot.transaction, &part.stream, range, &mut snapshot.spoilt).await?;
+        blobs::put_back(snapshot.transaction, &part.stream, &mut chunks, range, usize::MAX).await?;
         parts.push((rest, chunks));
     }
     Ok(Some(FeedSlice { record, parts }))

@@ -10,6 +10,7 @@ use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::{StreamHead, StreamRest, StreamView};
 use waybill_surreal::{Bound, Object, RecordIdKey, Transaction};
 
+use super::blobs;
 use super::chunks::{Back, within};
 use super::keys::{chunks_after, stream_in, stream_key};
 use crate::fault::store_error;
@@ -73,7 +74,7 @@ impl<'t> Snapshot<'t> {
                 let first = found.from.unwrap_or(last).saturating_add(1);
                 let gone = self.feed_end(stream).await?;
                 // Its row, if it has one, is found and taken away when its time comes.
-                StreamRest { first, fed: found.fed, purged: last, gone, due: None }
+                StreamRest { first, fed: found.fed, purged: last, gone, due: None, indexed: 0 }
             }
         };
         let head = match head {
@@ -107,8 +108,32 @@ impl<'t> Snapshot<'t> {
         Ok(StreamView { head, rest, unnamed })
     }
 
-    /// A stream behind a position.
+    /// A stream behind a position, with as many payloads as go into so many bytes of events.
     pub async fn slice(&mut self, stream: &StreamKey, after: u64, bytes_max: usize) -> Result<StreamSlice, StoreError> {
+        let slice = self.bare_slice(stream, after, bytes_max).await?;
+        self.with_payloads(stream, after, bytes_max, slice).await
+    }
+
+    /// The same of what was read of it.
+    pub async fn with_payloads(
+        &self,
+        stream: &StreamKey,
+        after: u64,
+        bytes_max: usize,
+        mut slice: StreamSlice,
+    ) -> Result<StreamSlice, StoreError> {
+        let range = (after.saturating_add(1), u64::MAX);
+        blobs::put_back(self.transaction, stream, &mut slice.chunks, range, bytes_max).await?;
+        Ok(slice)
+    }
+
+    /// A stream behind a position, for who needs no payload.
+    pub async fn bare_slice(
+        &mut self,
+        stream: &StreamKey,
+        after: u64,
+        bytes_max: usize,
+    ) -> Result<StreamSlice, StoreError> {
         let (head, rest) = self.stands(stream).await?;
         let (chunks, is_all) = within(self.transaction, stream, after, bytes_max, &mut self.spoilt).await?;
         Ok(StreamSlice { head, rest, chunks, is_all })

@@ -6,7 +6,7 @@ use ulid::Ulid;
 use waybill_core::ids::{RelayName, ShardId, Tenant};
 use waybill_core::streams::dead::StreamDeadPlace;
 use waybill_core::streams::name::{StreamKey, StreamName};
-use waybill_core::streams::records::EventIdKey;
+use waybill_core::streams::records::{EventIdKey, Resource};
 use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, array, int, key, text};
 
@@ -65,9 +65,44 @@ pub fn selected_behind(tenant: &Tenant, by: &str, behind: Option<&StreamName>) -
     (from, Bound::Excluded(of(BEHIND)))
 }
 
+/// `[tenant, type, id, stream, seq]`, of a resource's last event in a chunk.
+pub fn resource_key(stream: &StreamKey, (resource_type, id): &Resource, seq: u64) -> RecordIdKey {
+    let tenant = stream.tenant.as_str();
+    key([text(tenant), text(resource_type), text(id), text(stream.name.as_str()), number(seq)])
+}
+
+/// The id and the number in a [`resource_key`].
+pub fn resource_in(of: &RecordIdKey) -> Option<(&str, u64)> {
+    (parts(of).len() == 5).then(|| Some((part_text(of, 2)?, part(of, 4)?))).flatten()
+}
+
+/// What the index has of resources of a type from this id on, and of all behind it.
+pub fn ids_from(tenant: &Tenant, resource_type: &str, id: &str) -> (Bound, Bound) {
+    let of = [text(tenant.as_str()), text(resource_type)];
+    let [from, until] = [text(id), array([])].map(|end| key(of.clone().into_iter().chain([end])));
+    // Lists come behind texts.
+    (Bound::Included(from), Bound::Excluded(until))
+}
+
+/// Behind all rows of a resource, in whatever stream.
+pub fn behind_id(tenant: &Tenant, resource_type: &str, id: &str) -> Bound {
+    Bound::Excluded(key([text(tenant.as_str()), text(resource_type), text(id), array([])]))
+}
+
+/// What the index has of a resource in a stream, from behind a number up to another.
+pub fn resource_rows(stream: &StreamKey, resource: &Resource, (after, upto): (u64, u64)) -> (Bound, Bound) {
+    let of = |seq| resource_key(stream, resource, seq);
+    (Bound::Excluded(of(after)), Bound::Included(of(upto)))
+}
+
 /// `[tenant, stream, last]`, of a chunk.
 pub fn chunk_key(stream: &StreamKey, last: u64) -> RecordIdKey {
     key([text(stream.tenant.as_str()), text(stream.name.as_str()), number(last)])
+}
+
+/// `[tenant, stream, seq]`, of a payload that lies beside its chunk.
+pub fn blob_key(stream: &StreamKey, seq: u64) -> RecordIdKey {
+    chunk_key(stream, seq)
 }
 
 /// The last number in a [`chunk_key`].

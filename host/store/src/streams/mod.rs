@@ -10,9 +10,11 @@
 //! | `shard` | the shard record, and another one in its place when it can't be read |
 //! | `heads` | where a stream stands |
 //! | `chunks` | its events |
+//! | `blobs` | their large payloads |
 //! | `ids` | the index of events' ids |
 //! | `feed` | what each commit added |
 //! | `scan` | many streams by name |
+//! | `resources` | a stream as far as a resource has events in it |
 //! | `relay` | what relays and upkeep read |
 //! | `dead` | dead letters, and what relays never had |
 //! | `due` | when the age of streams is looked at |
@@ -23,6 +25,7 @@
 //! Each read is of one snapshot, each write one commit. A chunk that can't be read stays where it is: who reads on through it gets an error at
 //! its range. Of everything else what can't be read goes to quarantine.
 
+mod blobs;
 mod changes;
 mod chunks;
 mod commit;
@@ -38,6 +41,7 @@ mod joint;
 pub mod keys;
 mod pauses;
 mod relay;
+mod resources;
 mod scan;
 mod shard;
 

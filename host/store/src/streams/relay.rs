@@ -67,5 +67,5 @@ pub async fn with_checkpoints(
     for relay in relays {
         checkpoints.push(checkpoint(snapshot, relay, stream).await?);
     }
-    Ok((snapshot.slice(stream, after, bytes_max).await?, checkpoints))
+    Ok((snapshot.bare_slice(stream, after, bytes_max).await?, checkpoints))
 }

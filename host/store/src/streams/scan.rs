@@ -11,6 +11,7 @@ use waybill_surreal::{Bound, RecordIdKey};
 use super::chunks::Back;
 use super::heads::{Snapshot, placed};
 use super::keys::{names_behind, selected_behind, selected_in, selected_key, stream_in};
+use super::resources;
 use crate::fault::store_error;
 use crate::tables::{STREAM, STREAM_NODE, STREAM_TYPE};
 
@@ -28,7 +29,13 @@ pub async fn next(
             (name, after)
         }
     };
-    let slice = snapshot.slice(&of(&name), after, query.bytes_max).await?;
+    let slice = match query.selector.resources() {
+        Some(asked) => {
+            let slice = resources::slice(snapshot, &of(&name), asked, after, query.bytes_max).await?;
+            snapshot.with_payloads(&of(&name), after, query.bytes_max, slice).await?
+        }
+        None => snapshot.slice(&of(&name), after, query.bytes_max).await?,
+    };
     Ok(Some((name, slice)))
 }
 
@@ -58,7 +65,9 @@ pub async fn is_selected(
     let (table, by) = match selector {
         Selector::Prefix(_) => return Ok(selector.may_take(&stream.name)),
         Selector::Node(node) => (STREAM_NODE, node),
-        Selector::Resource { resource_type, .. } => (STREAM_TYPE, resource_type),
+        Selector::Resource { resource_type, .. } | Selector::OneResource { resource_type, .. } => {
+            (STREAM_TYPE, resource_type)
+        }
     };
     let row = snapshot.transaction.get(table, selected_key(stream, by)).await.map_err(store_error)?;
     Ok(row.is_some())
@@ -73,7 +82,7 @@ async fn name_behind(
     let (table, (mut from, until)) = match &query.selector {
         Selector::Prefix(prefix) => (STREAM, names_behind(&query.tenant, prefix, behind)),
         Selector::Node(node) => (STREAM_NODE, selected_behind(&query.tenant, node, behind)),
-        Selector::Resource { resource_type, .. } => {
+        Selector::Resource { resource_type, .. } | Selector::OneResource { resource_type, .. } => {
             (STREAM_TYPE, selected_behind(&query.tenant, resource_type, behind))
         }
     };

@@ -1,6 +1,8 @@
 //! Tests of what only this store does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod append;
+mod append_exact;
 mod codec;
 mod cost;
 mod damage;

@@ -13,10 +13,12 @@ use waybill_core::port::kv::{KvExpectation, KvQuota, KvStore};
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::query::{Found, QueryStore};
 use waybill_core::port::store::{OwnerStore, StoreError, Write};
+use waybill_core::port::stream_store::StreamStore;
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::samples::{
     Owner, SHARD, T0, chunk, dead, done, message, parked, place, scheduled, seq,
 };
+use waybill_testkit::conformance::stream_samples::exact;
 
 use super::sagas::counts;
 use super::{memory, sql};
@@ -172,6 +174,23 @@ async fn an_id_that_is_put_back_is_purged_if_its_message_is_nowhere_any_more() {
         store.purge_ids(FAR, 10).await.unwrap();
         let kept = usize::from(is_there);
         assert_eq!(counts(&store, &["outbox_id", "outbox_id_due"]).await, [kept, 0], "{is_there}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_of_an_event_that_is_put_back_is_forgotten_in_its_time() {
+    for was_forgotten in [true, false] {
+        let store = memory().await;
+        store.append_exact(&exact("a", &["x"], 0), T0).await.unwrap().unwrap();
+        sql(&store, "UPDATE event_id UNSET seq RETURN NONE").await.unwrap();
+        store.append_exact(&exact("a", &["x"], 0), T0).await.unwrap().unwrap_err();
+        if was_forgotten {
+            assert_eq!(store.forget_ids(UnixMillis(T0.0 + 1), 10).await.unwrap(), 1);
+        }
+        assert_eq!(put_back(&store, "row.seq = 1").await, Restored::InPlace);
+        assert_eq!(counts(&store, &["event_id", "event_id_due"]).await, [1, 1], "{was_forgotten}");
+        assert_eq!(store.forget_ids(FAR, 10).await.unwrap(), 1, "{was_forgotten}");
+        assert_eq!(counts(&store, &["event_id", "event_id_due"]).await, [0, 0], "{was_forgotten}");
     }
 }
 

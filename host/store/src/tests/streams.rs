@@ -35,8 +35,9 @@ use crate::codec::streams::{
 pub(super) async fn one_of_each(store: &SurrealStore) {
     let (mut writer, good) = (Writer::new(), append("good", &["x"]));
     writer.number(store, &good.stream, &["x"]).await;
-    let rest = StreamRest { fed: 1, ..StreamRest::default() };
+    let rest = StreamRest { fed: 1, indexed: 1, ..StreamRest::default() };
     let writes = vec![
+        StreamWrite::PutResource { stream: good.stream.clone(), resource: ("T".into(), "r".into()), seq: 1 },
         StreamWrite::PutRest { stream: good.stream.clone(), rest },
         StreamWrite::PutDue { shard: SHARD, at: UnixMillis(9), stream: good.stream.clone() },
         StreamWrite::PutNode { stream: good.stream.clone(), node: "n".into() },
@@ -69,6 +70,7 @@ pub(super) async fn read_all(store: &SurrealStore) -> String {
         Selector::Prefix("good".into()),
         Selector::Node("n".into()),
         Selector::Resource { resource_type: "T".into(), id_prefix: String::new() },
+        Selector::OneResource { resource_type: "T".into(), resource_id: "r".into() },
     ] {
         let (from, since) = (ScanFrom::Behind(None), Vec::new());
         let query = ScanQuery { tenant: tenant("acme"), selector, from, since, bytes_max: ALL_BYTES };
@@ -204,7 +206,7 @@ async fn a_head_that_can_not_be_read_gives_no_number_twice() {
 async fn where_nobody_knows_what_is_kept_readers_from_before_begin_anew() {
     let store = memory().await;
     let mut writer = worked(&store).await;
-    let rest = StreamRest { first: 3, fed: 3, purged: 1, gone: 1, due: None };
+    let rest = StreamRest { first: 3, fed: 3, purged: 1, gone: 1, ..StreamRest::default() };
     let writes = vec![
         StreamWrite::DeleteChunk { stream: stream("a"), key: 2 },
         StreamWrite::PutRest { stream: stream("a"), rest },
@@ -213,7 +215,7 @@ async fn where_nobody_knows_what_is_kept_readers_from_before_begin_anew() {
     spoil(&store, "stream_rest:['acme', 'a']").await;
     for _ in 0..2 {
         let found = store.stream_slice(&stream("a"), 0, ALL_BYTES).await.unwrap().rest;
-        assert_eq!(found, StreamRest { first: 3, fed: 3, purged: 4, gone: writer.record.pos, due: None });
+        assert_eq!(found, StreamRest { first: 3, fed: 3, purged: 4, gone: writer.record.pos, ..StreamRest::default() });
     }
     assert_eq!(in_quarantine(&store).await, ["stream_rest"]);
     writer.write(&store, vec![StreamWrite::PutRest { stream: stream("a"), rest }]).await;

@@ -28,10 +28,11 @@ use crate::tables::{self, *};
 const FAR: UnixMillis = UnixMillis(4_000_000_000_000);
 
 /// Tables without rows that could be set aside by themselves, each with why.
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 8] = [
     (DATA, "its record is part of a segment"),
     (INBOX_DATA, "its record is part of a stopped message"),
     (SAGA_TREE, "its record is part of a saga"),
+    (EVENT_BLOB, "its record is part of an event, whose readers are told"),
     (QUARANTINE, "what lies there is shown as far as it can be"),
     (SAGA_QUARANTINE, "where earlier versions put what could not be read; it is taken over at the start"),
     (META, "settings that each start writes anew, and notes of which one that can't be read proves nothing"),
@@ -68,6 +69,8 @@ fn place(table: &str) -> &'static str {
         STREAM_FEED => "[0, 7]",
         STREAM_NODE => "['acme', 'n', 'good', 'more']",
         STREAM_DUE => "[0, 7, 'acme', 'a b']",
+        // Before the row of what was read.
+        EVENT_RESOURCE => "['acme', 'T', 'r', 'good', 0, 'more']",
         STREAM_TYPE => "['acme', 'T', 'good', 'more']",
         RELAY_AT => "['mail', 'acme', 'good']",
         STREAM_DEAD => "[0, 7, 0]",

@@ -23,10 +23,12 @@ pub mod sagas;
 pub mod samples;
 pub mod segments;
 pub mod stopped;
+pub mod stream_blobs;
 pub mod stream_exact;
 pub mod stream_joint;
 pub mod stream_owner;
 pub mod stream_reads;
+pub mod stream_resources;
 pub mod stream_samples;
 pub mod streams;
 
@@ -234,6 +236,11 @@ macro_rules! stream_store_conformance {
             streams: what_the_feed_has_not_named_is_found_in_order_and_in_parts
             streams: old_ids_are_forgotten_and_may_be_used_again
             streams: an_id_is_put_once_and_nothing_of_a_commit_with_one_that_is_there_is_written
+            stream_blobs: large_payloads_come_with_all_that_reads_events_and_not_with_what_only_looks
+            stream_blobs: a_slice_has_as_many_large_payloads_as_go_into_its_bytes_and_the_first_one
+            stream_blobs: a_chunk_that_is_written_again_leaves_large_payloads_where_they_are
+            stream_blobs: a_large_payload_that_is_gone_is_an_error_at_its_chunk_and_never_an_empty_one
+            stream_blobs: a_large_payload_of_an_exact_append_is_written_once_and_adopted_where_it_is
             stream_exact: an_exact_append_numbers_itself_and_leaves_a_note_for_the_owner
             stream_exact: a_look_ends_at_so_many_bytes_of_exact_appends_and_leaves_the_rows_behind_them
             stream_exact: an_exact_append_at_another_end_is_refused_and_leaves_nothing
@@ -266,6 +273,10 @@ macro_rules! stream_store_conformance {
             stream_reads: checkpoints_come_back_and_relays_read_on_behind_them
             stream_reads: dead_letters_and_what_a_relay_never_had_are_listed_in_pages
             stream_reads: a_relay_goes_through_all_streams_of_its_shard
+            stream_resources: of_what_is_indexed_only_the_chunks_of_a_resource_are_read
+            stream_resources: a_row_that_is_taken_away_names_nothing_and_one_of_what_was_merged_still_does
+            stream_resources: a_resource_with_many_chunks_is_read_in_parts_and_many_ids_by_the_stream_itself
+            stream_resources: what_the_index_names_and_nobody_has_any_more_is_missed
         );
     };
 }

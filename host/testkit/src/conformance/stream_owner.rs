@@ -80,7 +80,8 @@ impl Driver {
     async fn merges(&self, store: &impl Store, of: &StreamKey) -> Option<Act> {
         let (slice, _) = store.upkeep_slice(of, &[], 0, ALL_BYTES).await.unwrap();
         let view = UpkeepView::new(of.clone(), self.owner.record().beat, &slice, &[], Rules::default());
-        merge(&view, MergeSettings { fan: 4, ..MergeSettings::default() }, Rules::default())
+        let merged = merge(&view, MergeSettings { fan: 4, ..MergeSettings::default() }, Rules::default());
+        merged.map(|merged| merged.act)
     }
 }
 
@@ -111,6 +112,17 @@ async fn append_exact(store: &impl Store, to: &str, appender: u64) {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Takes a store's streams over and numbers all that lies on their doorstep.
+pub async fn number_all(store: &impl Store) {
+    let mut driver = Driver::take_over(store).await;
+    for _turn in 0..TURNS_MAX {
+        if !driver.turn(store, None).await {
+            return;
+        }
+    }
+    panic!("there is always more to number");
 }
 
 /// Events of a stream with the places in the feed that named them, in order and without a gap.

@@ -101,7 +101,7 @@ pub async fn a_slice_ends_at_its_bytes_and_has_one_chunk_at_least(store: &impl S
 pub async fn what_is_kept_of_a_stream_is_told_with_what_is_left_of_it(store: &impl Store) {
     let (mut writer, of) = (Writer::new(), stream("a"));
     singles(store, &mut writer, &of, 5).await;
-    let rest = StreamRest { first: 4, fed: 5, purged: 2, gone: 3, due: Some(at(7)) };
+    let rest = StreamRest { first: 4, fed: 5, purged: 2, gone: 3, due: Some(at(7)), indexed: 4 };
     let delete = (1..=3).map(|key| StreamWrite::DeleteChunk { stream: of.clone(), key });
     let writes = delete.chain([StreamWrite::PutRest { stream: of.clone(), rest }]);
     writer.write(store, writes.collect()).await;
@@ -197,7 +197,7 @@ pub async fn a_feed_record_comes_with_its_events_whatever_was_merged(store: &imp
     assert_eq!(slice.record.parts, parts);
     let lasts = |at: usize| slice.parts[at].1.iter().map(|stored| stored.last).collect::<Vec<_>>();
     assert_eq!((lasts(0), lasts(1)), (vec![6, 7], vec![1]));
-    let rest = StreamRest { first: 1, fed: 7, purged: 3, gone: 2, due: None };
+    let rest = StreamRest { first: 1, fed: 7, purged: 3, gone: 2, ..StreamRest::default() };
     writer.write(store, vec![StreamWrite::PutRest { stream: a.clone(), rest }]).await;
     merge(store, &mut writer, &a, 3..=7).await;
     for pos in 3..=5 {

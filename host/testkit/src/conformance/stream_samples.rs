@@ -86,7 +86,7 @@ pub fn exact(to: &str, ids: &[&str], expected: u64) -> ExactAppend {
 pub fn chunk(from: u64, pos: u64, ids: &[&str]) -> Chunk {
     let events = (from + 1..).zip(ids).map(|(seq, id)| {
         let packed = admitted(event(id), false).packed;
-        StoredEvent { seq, pos, packed }
+        StoredEvent { seq, pos, packed, apart: 0 }
     });
     let events: Vec<StoredEvent> = events.collect();
     let total = 1_000 + from;

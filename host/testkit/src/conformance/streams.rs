@@ -253,7 +253,7 @@ pub async fn what_the_feed_has_not_named_is_found_in_order_and_in_parts(store: &
     let part = PassQuery { streams: vec![of.clone()], unnamed_bytes_max: 1, ..PassQuery::default() };
     let part = store.stream_pass(SHARD, &part).await.unwrap();
     assert_eq!(part.streams[&of].unnamed, [stored(&unnamed[0])], "one at least");
-    let rest = StreamRest { first: 1, fed: 3, purged: 2, gone: 1 << 40, due: None };
+    let rest = StreamRest { first: 1, fed: 3, purged: 2, gone: 1 << 40, due: None, indexed: 1 << 41 };
     writer.write(store, vec![StreamWrite::PutRest { stream: of.clone(), rest }]).await;
     let view = found(store, &of).await;
     assert_eq!((view.rest, view.unnamed), (rest, vec![stored(&unnamed[2])]), "behind the larger of the two");

@@ -66,6 +66,7 @@ impl FakeTransport {
                 max_batch: 100,
                 max_batch_bytes: 1024 * 1024,
                 max_payload_bytes: None,
+                key_runs: false,
             }),
             identity: Mutex::new(identity),
             health: Mutex::new(HealthReport { health: Health::Ready, detail: None }),

@@ -13,6 +13,8 @@ use serde_json::Value;
 pub const ARCHIVE: &str = "data.tar.gz";
 /// Name of the manifest.
 pub const MANIFEST: &str = "manifest.json";
+/// The relay in the configuration of a host on such a directory.
+pub const RELAY: &str = "golden";
 /// Largest archive, in bytes: they stay in the repository for good.
 pub const ARCHIVE_BYTES_MAX: u64 = 300 * 1024;
 
@@ -59,6 +61,8 @@ pub enum Step {
         /// Rows that were about to be sent.
         calling: Vec<String>,
     },
+    /// A page of one event whose payload is large: in base64 it is a group so many times over.
+    Large { path: String, group: String, times: usize },
     /// Rows of this table that could not be read lie in quarantine.
     Quarantined {
         /// Table that they come from.
@@ -115,9 +119,23 @@ rest_after = "100ms"
 [idempotency]
 ttl = "366d"
 lease = "24h"
+[events]
+keep_ids = "3650d"
+tombstone_keep = "3650d"
+feed_keep = "3650d"
+[[stream]]
+match = "golden.aged"
+keep_age = "3650d"
+[relay.{RELAY}]
+match = "golden.relayed"
+transport = "relayed"
+topic = "golden.{{stream}}"
+hold_max = "3650d"
 [transport.web]
 {web}
 [transport.spare]
+plugin = "noop"
+[transport.relayed]
 plugin = "noop"
 [[route]]
 match = "http:**"

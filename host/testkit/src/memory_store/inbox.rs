@@ -218,6 +218,11 @@ impl InboxStore for MemoryStore {
         0
     }
 
+    async fn inbox_seen_for_people(&self, shard: ShardId, query: &SeenQuery) -> Result<Option<SeenHit>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.inbox.seen(shard, query)))
+    }
+
     async fn inbox_seen_in_any_minute(
         &self,
         shard: ShardId,

@@ -16,6 +16,7 @@ mod quarantine;
 mod query;
 mod sagas;
 mod statements;
+mod stream_blobs;
 mod stream_lists;
 mod streams;
 mod tables;

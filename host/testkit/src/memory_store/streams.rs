@@ -20,7 +20,7 @@ use waybill_core::streams::joint::{JointAppend, JointAppends};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{
-    Append, Checkpoint, DoorAppend, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, RelayWord,
+    Append, Checkpoint, DoorAppend, DoorContent, EventIdKey, EventIdRecord, FeedRecord, RelayNote, RelayWord, Resource,
     StreamCommit, StreamCommitted, StreamDead, StreamDoorRow, StreamHead, StreamRest, StreamShardRecord, StreamView,
     StreamWrite,
 };
@@ -66,11 +66,14 @@ pub struct StreamTables {
     pub rests: BTreeMap<StreamKey, StreamRest>,
     /// Chunks as they come back from their bytes.
     pub chunks: BTreeMap<(StreamKey, u64), Result<Arc<Chunk>, String>>,
+    /// Payloads beside them, by the numbers of their events.
+    pub blobs: BTreeMap<(StreamKey, u64), Bytes>,
     pub door: BTreeMap<(ShardId, DoorKey), Result<DoorContent, Malformed>>,
     pub feed: BTreeMap<(ShardId, u64), FeedRecord>,
     pub ids: BTreeMap<EventIdKey, EventIdRecord>,
     pub nodes: BTreeSet<(Tenant, String, StreamName)>,
     pub types: BTreeSet<(Tenant, String, StreamName)>,
+    pub resources: BTreeSet<(StreamKey, Resource, u64)>,
     pub due: BTreeSet<(ShardId, UnixMillis, StreamKey)>,
     pub checkpoints: BTreeMap<(RelayName, StreamKey), Checkpoint>,
     /// What operators said last of relays.
@@ -224,6 +227,10 @@ impl StreamTables {
                 self.chunks.insert((stream.clone(), *key), stored);
             }
             StreamWrite::DeleteChunk { stream, key } => drop(self.chunks.remove(&(stream.clone(), *key))),
+            StreamWrite::PutBlob { stream, seq, payload } => {
+                self.blobs.insert((stream.clone(), *seq), payload.clone());
+            }
+            StreamWrite::DeleteBlob { stream, seq } => drop(self.blobs.remove(&(stream.clone(), *seq))),
             StreamWrite::CreateId { id, record } => drop(self.ids.insert(id.clone(), record.clone())),
             StreamWrite::PutFeed(record) => drop(self.feed.insert((shard, record.pos), record.clone())),
             StreamWrite::TrimFeed(pos) => self.feed.retain(|(of, at), _| *of != shard || at > pos),
@@ -239,6 +246,12 @@ impl StreamTables {
             }
             StreamWrite::PutType { stream, resource_type } => {
                 self.types.insert((stream.tenant.clone(), resource_type.clone(), stream.name.clone()));
+            }
+            StreamWrite::PutResource { stream, resource, seq } => {
+                self.resources.insert((stream.clone(), resource.clone(), *seq));
+            }
+            StreamWrite::DeleteResource { stream, resource, seq } => {
+                self.resources.remove(&(stream.clone(), resource.clone(), *seq));
             }
             StreamWrite::PutDue { shard, at, stream } => drop(self.due.insert((*shard, *at, stream.clone()))),
             StreamWrite::DeleteDue { shard, at, stream } => drop(self.due.remove(&(*shard, *at, stream.clone()))),
@@ -335,6 +348,11 @@ impl StreamTables {
     }
 
     pub fn slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
+        self.with_payloads(stream, after, bytes_max, self.bare_slice(stream, after, bytes_max))
+    }
+
+    /// For upkeep, which moves no payload.
+    fn bare_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
         let (chunks, is_all) = within(self.chunks_after(stream, after), bytes_max);
         StreamSlice { head: self.head(stream), rest: self.rest(stream), chunks, is_all }
     }
@@ -346,7 +364,8 @@ impl StreamTables {
             // One chunk more than what reaches the range's end: nothing says that one ends there.
             let mut covered = false;
             let chunks = chunks.take_while(|chunk| !std::mem::replace(&mut covered, chunk.last >= part.to));
-            (self.rest(&part.stream), chunks.collect())
+            let chunks = self.put_back(&part.stream, chunks.collect(), (part.from, part.to), usize::MAX);
+            (self.rest(&part.stream), chunks)
         });
         let parts = parts.collect();
         Some(FeedSlice { record, parts })
@@ -355,17 +374,16 @@ impl StreamTables {
     pub fn scan(&self, query: &ScanQuery) -> Option<(StreamName, StreamSlice)> {
         let key = |name: &StreamName| StreamKey { tenant: query.tenant.clone(), name: name.clone() };
         match &query.from {
-            ScanFrom::Within(name, after) => Some((name.clone(), self.slice(&key(name), *after, query.bytes_max))),
+            ScanFrom::Within(name, after) => Some((name.clone(), self.selected_slice(&key(name), *after, query))),
             ScanFrom::Behind(behind) => {
                 let mut names = self.heads.keys().filter(|stream| stream.tenant == query.tenant);
                 let stream = names.find(|stream| {
                     behind.as_ref().is_none_or(|behind| stream.name > *behind)
                         && self.is_selected(stream, &query.selector)
                 })?;
-                let chunks = self.chunks_after(stream, 0).skip_while(|chunk| self.had(query, stream, chunk));
-                let (chunks, is_all) = within(chunks, query.bytes_max);
-                let (head, rest) = (self.head(stream), self.rest(stream));
-                Some((stream.name.clone(), StreamSlice { head, rest, chunks, is_all }))
+                let had = self.chunks_after(stream, 0).take_while(|chunk| self.had(query, stream, chunk));
+                let after = had.last().map_or(0, |chunk| chunk.last);
+                Some((stream.name.clone(), self.selected_slice(stream, after, query)))
             }
         }
     }
@@ -383,7 +401,9 @@ impl StreamTables {
         match selector {
             Selector::Prefix(_) => selector.may_take(&stream.name),
             Selector::Node(node) => self.nodes.contains(&key(node)),
-            Selector::Resource { resource_type, .. } => self.types.contains(&key(resource_type)),
+            Selector::Resource { resource_type, .. } | Selector::OneResource { resource_type, .. } => {
+                self.types.contains(&key(resource_type))
+            }
         }
     }
 
@@ -413,7 +433,7 @@ fn first_key(nanos: u64) -> DoorKey {
 }
 
 /// The first chunks up to so many bytes, one at least, and whether these are all.
-fn within(chunks: impl Iterator<Item = StoredChunk>, bytes_max: usize) -> (Vec<StoredChunk>, bool) {
+pub(super) fn within(chunks: impl Iterator<Item = StoredChunk>, bytes_max: usize) -> (Vec<StoredChunk>, bool) {
     let (mut taken, mut bytes) = (Vec::new(), 0);
     for chunk in chunks {
         bytes += chunk.chunk.as_ref().map_or(0, |chunk| chunk.bytes());
@@ -668,7 +688,7 @@ impl StreamStore for MemoryStore {
         self.check()?;
         Ok(self.read(|tables| {
             let checkpoints = relays.iter().map(|relay| tables.streams.checkpoint(relay, stream)).collect();
-            (tables.streams.slice(stream, after, bytes_max), checkpoints)
+            (tables.streams.bare_slice(stream, after, bytes_max), checkpoints)
         }))
     }
 }

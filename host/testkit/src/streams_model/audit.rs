@@ -4,14 +4,21 @@ use std::collections::BTreeSet;
 
 use waybill_core::ids::ShardId;
 
-use super::events::{EventSeen, Folded};
+use super::events::{EventSeen, Folded, Id};
 use super::ledger::events_in;
 use super::setup::{COMPACTED, SHARDS, STREAMS};
 use super::world::World;
 
 impl World {
-    /// A reader that had everything up to `had` gets an event.
-    pub(super) fn check_delivery(&mut self, who: &str, stream: usize, had: Option<u64>, seen: &EventSeen) {
+    /// A reader that had everything up to `had` gets an event; of a `node`, it wants those alone.
+    pub(super) fn check_delivery(
+        &mut self,
+        who: &str,
+        stream: usize,
+        node: Option<u8>,
+        had: Option<u64>,
+        seen: &EventSeen,
+    ) {
         self.ledger.stats.deliveries += 1;
         let by_seq = &self.ledger.by_seq[stream];
         if by_seq.get(&seen.seq) != Some(&seen.id) {
@@ -20,11 +27,17 @@ impl World {
                 .ledger
                 .violation(format!("PHANTOM {who}: {told} of stream {stream} isn't committed like this"));
         }
+        let is_wanted = |id: &Id| node.is_none_or(|node| self.ledger.events[*id].node == node);
+        if !is_wanted(&seen.id) {
+            let told = seen.described();
+            return self.ledger.violation(format!("PHANTOM {who}: {told} of stream {stream} is another node's"));
+        }
         let Some(had) = had else { return };
         if seen.seq <= had {
             return self.ledger.violation(format!("REPEAT {who}: stream {stream} gave {} after {had}", seen.seq));
         }
-        let missed = by_seq.range(had + 1..seen.seq).find(|(_, id)| !self.ledger.events[**id].dropped);
+        let mut between = by_seq.range(had + 1..seen.seq);
+        let missed = between.find(|(_, id)| is_wanted(id) && !self.ledger.events[**id].dropped);
         if let Some((missed, _)) = missed {
             let (seq, missed) = (seen.seq, *missed);
             self.ledger.violation(format!("MISSED {who}: stream {stream} gave {seq} after {had}, without {missed}"));
@@ -36,7 +49,7 @@ impl World {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        let is_quiet = self.clients.is_empty() && self.late.is_empty() && self.broker.is_quiet();
+        let is_quiet = self.clients.is_empty() && self.late.is_empty() && self.broker.is_quiet(self.setup.blocked);
         is_quiet
             && self.ledger.events.iter().all(|event| event.acknowledged.is_none() || event.seq.is_some())
             && self.named.iter().all(|reader| self.is_at_end(reader))
@@ -55,13 +68,14 @@ impl World {
 
     /// An event that the broker should have and hasn't.
     fn unrelayed(&self) -> Option<(usize, u64)> {
-        for stream in 0..STREAMS {
+        for stream in (0..STREAMS).filter(|stream| Some(*stream) != self.setup.blocked) {
             let key = self.setup.stream(stream);
             let generation = self.store.read(|tables| tables.streams.checkpoint(&self.setup.relay, key).generation);
             let began = self.ledger.began.get(&(stream, generation)).copied().unwrap_or(0);
             for (seq, id) in &self.ledger.by_seq[stream] {
                 let event = &self.ledger.events[*id];
-                if event.dead || event.dropped || event.lost {
+                let is_left_out = generation == 0 && self.is_before_start(stream, *seq);
+                if event.dead || event.dropped || event.lost || is_left_out {
                     continue;
                 }
                 let arrived = self.broker.arrived.get(&(stream, *seq));
@@ -108,7 +122,7 @@ impl World {
             let reader = &self.named[number];
             let (stream, had, state) = (reader.stream, reader.had, reader.state.clone());
             if self.is_at_end(&self.named[number]) {
-                self.check_tail(&format!("A{number}"), stream, had, &state);
+                self.check_tail(&format!("A{number}"), stream, None, had, &state);
             } else {
                 let told = format!("{:?}", self.named[number].reader);
                 self.ledger.violation(format!("STUCK reader A{number} of stream {stream}: {told}"));
@@ -121,23 +135,26 @@ impl World {
                 continue;
             }
             for stream in 0..STREAMS {
-                let (had, state) = (self.many[number].had[stream], self.many[number].state[stream].clone());
-                self.check_tail(&format!("B{number}"), stream, had, &state);
+                let many = &self.many[number];
+                let (node, had, state) = (many.node, many.had[stream], many.state[stream].clone());
+                self.check_tail(&format!("B{number}"), stream, node, had, &state);
             }
         }
     }
 
-    /// A reader that is at the end has the last event, and of a compacted stream the right state.
-    fn check_tail(&mut self, who: &str, stream: usize, had: Option<u64>, state: &Folded) {
+    /// A reader that is at the end has the last event that it wants, and of a compacted stream the right state. Of a node's events that
+    /// stream has no state: another node's may have replaced them.
+    fn check_tail(&mut self, who: &str, stream: usize, node: Option<u8>, had: Option<u64>, state: &Folded) {
         let key = self.setup.stream(stream).clone();
-        let here: BTreeSet<u64> =
-            self.store.read(|tables| events_in(&tables.streams, &key).iter().map(|seen| seen.seq).collect());
+        let here = self.store.read(|tables| events_in(&tables.streams, &key));
+        let is_wanted = |seen: &&EventSeen| node.is_none_or(|node| self.ledger.events[seen.id].node == node);
+        let here: BTreeSet<u64> = here.iter().filter(is_wanted).map(|seen| seen.seq).collect();
         if let Some(last) = here.last()
             && had.is_none_or(|had| had < *last)
         {
             self.ledger.violation(format!("MISSED {who}: stream {stream} ends at {last}, it has {had:?}"));
         }
-        if stream != COMPACTED {
+        if stream != COMPACTED || node.is_some() {
             return;
         }
         let mut want = Folded::new();

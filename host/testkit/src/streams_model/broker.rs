@@ -66,8 +66,9 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    pub fn is_quiet(&self) -> bool {
-        self.sent.is_empty()
+    /// Nothing is on its way, but of the stream that it never takes anything of.
+    pub fn is_quiet(&self, blocked: Option<usize>) -> bool {
+        self.sent.iter().all(|sent| Some(sent.stream) == blocked)
     }
 }
 
@@ -115,8 +116,9 @@ impl World {
         let earlier = self.ledger.by_seq[sent.stream].range(began + 1..sent.seq).find(|(seq, id)| {
             let event = &self.ledger.events[**id];
             let arrived = self.broker.arrived.get(&(sent.stream, **seq));
+            let is_left_out = sent.generation == 0 && self.is_before_start(sent.stream, **seq);
             event.resource == sent.resource
-                && !(event.dead || event.dropped || event.lost)
+                && !(event.dead || event.dropped || event.lost || is_left_out)
                 && !arrived.is_some_and(|generations| generations.contains(&sent.generation))
         });
         if let Some((earlier, _)) = earlier {

@@ -50,6 +50,7 @@ impl World {
                     let (old, new) = (commit.record.token, stored.token);
                     self.ledger.violation(format!("FENCED an owner of token {old} wrote, {new} stands"));
                 }
+                self.note_started(&commit);
                 self.books_after(&commit.writes, before);
             }
             Ok(StreamCommitted::Moved(_)) => {}

@@ -302,7 +302,7 @@ fn a_stream_that_was_trimmed_under_the_relay_holds_its_mark() {
         scene.commit(None);
         scene.die();
         scene.take_feed();
-        for (stream, _) in scene.relay().windows_wanted(9, |_| false) {
+        for (stream, _) in scene.relay().windows_wanted(9, Monotonic::default(), |_| false) {
             scene.take_window(stream.name.as_str());
         }
         scene.commit(None);

@@ -22,6 +22,7 @@ pub(super) type Id = usize;
 pub(super) struct Known {
     pub stream: usize,
     pub resource: u8,
+    pub node: u8,
     pub is_delete: bool,
     /// When its append began, and when it was acknowledged.
     pub begin: u64,
@@ -32,7 +33,7 @@ pub(super) struct Known {
     pub transaction: u64,
     pub index: usize,
     pub seq: Option<u64>,
-    /// Compaction replaced it; an operator's seek skipped it; it was overtaken; it is a dead letter.
+    /// Compaction replaced it; an operator's seek, or where the relay began, skipped it; it was overtaken; it is a dead letter.
     pub dropped: bool,
     pub skipped: bool,
     pub lost: bool,
@@ -68,6 +69,11 @@ impl EventSeen {
     }
 }
 
+/// A node by its number: most events are of the first one.
+pub(super) fn node_name(node: u8) -> String {
+    format!("n{node}")
+}
+
 /// State that is folded from a compacted stream: of each resource its last event.
 pub(super) type Folded = BTreeMap<u8, u64>;
 
@@ -90,6 +96,7 @@ impl World {
         is_indexed: bool,
     ) -> Id {
         let resource = u8::try_from(self.rng.below(3)).unwrap();
+        let node = u8::from(self.rng.one_in(8));
         let is_delete = stream == COMPACTED && self.rng.percent(30);
         let id = self.ledger.events.len();
         let event = Event {
@@ -99,7 +106,7 @@ impl World {
             resource_id: format!("r{resource}"),
             op: if is_delete { Op::DELETE } else { Op::UPDATE },
             schema_version: 1,
-            node_uuid: None,
+            node_uuid: Some(node_name(node)),
             correlation_id: None,
             cause: None,
             headers: BTreeMap::new(),
@@ -110,6 +117,7 @@ impl World {
         self.ledger.events.push(Known {
             stream,
             resource,
+            node,
             is_delete,
             begin: self.now,
             is_plain,

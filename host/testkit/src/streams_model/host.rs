@@ -133,9 +133,12 @@ impl World {
             return;
         }
         self.ledger.stats.takeovers += 1;
-        let (record, relays) = (commit.record.clone(), self.setup.relays(&commit.record));
-        let owner = StreamOwner::new(self.setup.owner(id), record, relays, begun);
+        let (record, relays) = (commit.record.clone(), self.setup.relays(&commit.record, now));
         let token = stored.token + 1;
+        if self.setup.has_relay(now) {
+            self.note_start(shard, &record);
+        }
+        let owner = StreamOwner::new(self.setup.owner(id), record, relays, begun);
         self.hosts[host].lives[shard] = Some(Life { owner, token, phase: Phase::Idle, tickets: BTreeMap::new() });
     }
 

@@ -50,7 +50,7 @@ impl World {
             0 => {
                 view.chunks.drain(..self.rng.index(view.chunks.len()));
                 let settings = MergeSettings { fan: 2 + self.rng.index(2), sealed_events: 50, sealed_bytes: 1 << 20 };
-                Some((ActKind::Merge, merge(&view, settings, rules)?))
+                Some((ActKind::Merge, merge(&view, settings, rules)?.act))
             }
             1 => {
                 let keep = self.setup.keep[stream]?;

@@ -3,15 +3,16 @@
 //! First words of violations: GAP, TWICE, REUSED (numbers are 1, 2, 3, ... in commit order, each for one event); LOST, ANSWER (what was
 //! acknowledged is numbered, and as was told); ORDER (a plain append that began after another's acknowledgement gets the higher number);
 //! EXACT (an exact append is aborted only if the head moved); FENCED; COVER (chunks cover a stream without a hole); COMPACTION, HOLD (what
-//! stays); CHECKPOINT, NEEDLESS (a checkpoint counts only what the broker acknowledged under it); KEY, BROKER; and of readers MISSED, REPEAT,
-//! PHANTOM, STATE, STUCK, EXPIRED.
+//! stays); ROOM (what a relay has in memory is bounded); CHECKPOINT, NEEDLESS (a checkpoint counts only what the broker acknowledged under
+//! it); EARLY (what was there before a relay that takes the latest); KEY, BROKER; and of readers MISSED, REPEAT, PHANTOM, STATE, STUCK,
+//! EXPIRED.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use waybill_core::streams::records::{Checkpoint, StreamDead, StreamWrite};
 
 use super::events::{EventSeen, Id, Known};
-use super::setup::{COMPACTED, STREAMS};
+use super::setup::{COMPACTED, SHARDS, STREAMS, shard_of};
 use super::stats::Stats;
 use super::world::World;
 use crate::memory_store::StreamTables;
@@ -29,6 +30,11 @@ pub(super) struct Ledger {
     pub acknowledged: BTreeSet<(usize, u64, u64)>,
     /// Where each generation of the relay's checkpoints began.
     pub began: BTreeMap<(usize, u64), u64>,
+    /// The feed record that names each event, by stream and number.
+    pub named: BTreeMap<(usize, u64), u64>,
+    /// Of a relay that takes the latest: behind which feed record it began in each shard, and where owners had it begin, by shard and token.
+    pub started: [Option<u64>; SHARDS as usize],
+    pub starting: BTreeMap<(usize, u64), u64>,
 }
 
 /// What the books need of the store as it was before a commit.
@@ -53,6 +59,11 @@ impl Ledger {
     pub fn event(&mut self, stream: usize, seq: u64) -> Option<&mut Known> {
         let id = *self.by_seq[stream].get(&seq)?;
         self.events.get_mut(id)
+    }
+
+    /// Whether a number was named by the feed up to there.
+    pub fn was_named_by(&self, stream: usize, seq: u64, pos: Option<u64>) -> bool {
+        self.named.get(&(stream, seq)).zip(pos).is_some_and(|(named, pos)| *named <= pos)
     }
 
     /// A number is given to an event.
@@ -134,6 +145,12 @@ impl World {
                     self.ledger.stats.adopted += u64::from(rest.fed > self.adopted[number]);
                     self.adopted[number] = self.adopted[number].max(rest.fed);
                 }
+                StreamWrite::PutFeed(record) => {
+                    for part in &record.parts {
+                        let stream = self.setup.number(&part.stream);
+                        self.ledger.named.extend((part.from..=part.to).map(|seq| ((stream, seq), record.pos)));
+                    }
+                }
                 _ => {}
             }
         }
@@ -171,7 +188,7 @@ impl World {
         }
         let here: BTreeSet<u64> = here.iter().map(|seen| seen.seq).collect();
         for gone in old.iter().filter(|seen| !here.contains(&seen.seq)) {
-            if self.setup.holds && !held.covers(gone.seq) {
+            if self.setup.holds && !held.covers(gone.seq) && self.is_held(stream, gone.seq, &held) {
                 self.ledger
                     .violation(format!("HOLD stream {stream}: {} left before the relay had it", gone.described()));
             }
@@ -186,6 +203,13 @@ impl World {
             }
             self.ledger.events[gone.id].dropped = true;
         }
+    }
+
+    /// Whether the relay is there to have an event, and wants it.
+    fn is_held(&self, stream: usize, seq: u64, held: &Checkpoint) -> bool {
+        let is_there =
+            self.setup.latest_from.is_none() || self.ledger.started[usize::from(shard_of(stream).0)].is_some();
+        is_there && (held.generation > 0 || !self.is_before_start(stream, seq))
     }
 
     fn check_checkpoint(&mut self, stream: usize, old: &Checkpoint, new: &Checkpoint) {
@@ -207,6 +231,14 @@ impl World {
         }
         for seq in (old.upto + 1..=new.upto).chain(new.done.iter().copied()) {
             if old.done.contains(&seq) {
+                continue;
+            }
+            let is_before_start = new.generation == 0 && self.is_before_start(stream, seq);
+            if let Some(event) = self.ledger.event(stream, seq)
+                && is_before_start
+            {
+                event.skipped = true;
+                self.ledger.stats.left_out += 1;
                 continue;
             }
             let acknowledged = self.ledger.acknowledged.contains(&(stream, seq, new.generation));

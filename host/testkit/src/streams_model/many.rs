@@ -1,9 +1,12 @@
-//! Readers of all streams. A client keeps the token of the last event that it had.
+//! Readers of all streams, or of the events of a node. A client keeps the token of the last event that it had, or the number of the last one
+//! of each stream.
+
+use std::collections::BTreeMap;
 
 use waybill_core::ids::Tenant;
 use waybill_core::streams::reading::{FeedReader, FeedWants, Followed, Place, Restart, Selector, Token};
 
-use super::events::{EventSeen, Folded, fold};
+use super::events::{EventSeen, Folded, fold, node_name};
 use super::setup::{SHARDS, STREAMS};
 use super::world::World;
 
@@ -12,11 +15,15 @@ const INCARNATION: u64 = 7;
 
 #[derive(Debug)]
 pub(super) struct Many {
+    /// The node of whose events it takes all; none = it takes those of all streams.
+    pub node: Option<u8>,
     pub host: usize,
     /// None = it isn't connected.
     pub reader: Option<FeedReader>,
-    /// What the client keeps: the text of a token.
+    /// What the client keeps beside its numbers: the text of a token.
     token: Option<String>,
+    /// It begins with nothing.
+    is_new: bool,
     pub had: [Option<u64>; STREAMS],
     pub state: [Folded; STREAMS],
     /// Until when it does nothing.
@@ -24,14 +31,14 @@ pub(super) struct Many {
 }
 
 impl Many {
-    pub fn new(stalled_until: u64) -> Self {
+    pub fn new(node: Option<u8>, stalled_until: u64) -> Self {
         let (had, state) = ([None; STREAMS], Default::default());
-        Self { host: 0, reader: None, token: None, had, state, stalled_until }
+        Self { node, host: 0, reader: None, token: None, is_new: true, had, state, stalled_until }
     }
-}
 
-fn selector() -> Selector {
-    Selector::Prefix("s".into())
+    fn selector(&self) -> Selector {
+        self.node.map_or_else(|| Selector::Prefix("s".into()), |node| Selector::Node(node_name(node)))
+    }
 }
 
 impl World {
@@ -67,7 +74,8 @@ impl World {
             Err(Restart::Lagged) => self.ledger.stats.lagged += 1,
             Err(Restart::Expired) => {
                 self.ledger.stats.expired += 1;
-                self.many[number].token = None;
+                let many = &mut self.many[number];
+                (many.token, many.is_new) = (None, true);
             }
             Err(Restart::Unreadable(reason)) => self.ledger.violation(format!("PHANTOM B{number}: {reason}")),
         }
@@ -116,17 +124,27 @@ impl World {
             return;
         }
         let (tenant, rules) = (Tenant::unnamed(), self.setup.rules);
-        let reader = match self.many[number].token.clone() {
+        let (selector, is_of_node) = (self.many[number].selector(), self.many[number].node.is_some());
+        // Now and then a client that has a token goes by its numbers all the same. Of a node's events it can't.
+        let token = self.many[number].token.clone().filter(|_| is_of_node || !self.now.is_multiple_of(8));
+        let reader = match token {
             Some(text) => {
                 self.ledger.stats.resumed += 1;
-                let scope = Token::scope(&tenant, &selector());
+                let scope = Token::scope(&tenant, &selector);
                 let token = Token::parse(&text, scope, INCARNATION, SHARDS).unwrap();
-                FeedReader::resume(tenant, selector(), &token, SHARDS, rules)
+                FeedReader::resume(tenant, selector, &token, SHARDS, rules)
+            }
+            None if self.many[number].is_new || is_of_node => {
+                let many = &mut self.many[number];
+                (many.had, many.state, many.is_new) = ([None; STREAMS], Default::default(), false);
+                FeedReader::from_earliest(tenant, selector, INCARNATION, SHARDS, rules)
             }
             None => {
-                let many = &mut self.many[number];
-                (many.had, many.state) = ([None; STREAMS], Default::default());
-                FeedReader::from_earliest(tenant, selector(), INCARNATION, SHARDS, rules)
+                self.ledger.stats.by_numbers += 1;
+                let had = self.many[number].had.iter().enumerate();
+                let had = had.filter_map(|(stream, had)| Some((self.setup.stream(stream).name.clone(), (*had)?)));
+                let had: BTreeMap<_, _> = had.collect();
+                FeedReader::from_earliest(tenant, selector, INCARNATION, SHARDS, rules).with_positions(had)
             }
         };
         let reader = reader.with_scan_bytes(self.rng.index(400));
@@ -134,7 +152,8 @@ impl World {
     }
 
     fn hand_many(&mut self, number: usize, stream: usize, seen: &EventSeen, reader: &FeedReader) {
-        self.check_delivery(&format!("B{number}"), stream, self.many[number].had[stream], seen);
+        let (node, had) = (self.many[number].node, self.many[number].had[stream]);
+        self.check_delivery(&format!("B{number}"), stream, node, had, seen);
         let many = &mut self.many[number];
         many.had[stream] = Some(seen.seq);
         fold(&mut many.state[stream], seen);

@@ -3,9 +3,11 @@
 //!
 //! A simulated world of one to three hosts owns two shards with four streams: two are trimmed, one is compacted. Callers append over the
 //! doorstep, straight to owners, and at expected numbers; they commit late, hear nothing and try again. Five readers read one stream each,
-//! two read all of them, on rings of three entries that lose some. A relay, which in half of the runs holds retention back, sends to a
-//! broker that acknowledges, refuses, loses the answer or stores late. Between any two commits hosts crash, stand still for longer than
-//! their lease, get no word of a commit (it goes in, goes in late, or never). Every choice comes from the seed.
+//! two read all of them, two the events of a node, on rings of three entries that lose some. A relay, which in half of the runs holds
+//! retention back and in some takes only what comes from some step on, sends to a broker that acknowledges, refuses, loses the answer or
+//! stores late, and in some runs never takes anything of one stream; in half of them its windows have little room. Where there are two
+//! hosts it sends several events of a key at once, of which each is taken when the one before is. Between any two commits hosts crash,
+//! stand still for longer than their lease, get no word of a commit (it goes in, goes in late, or never). Every choice comes from the seed.
 //!
 //! | file | holds |
 //! |---|---|
@@ -24,6 +26,7 @@
 //! | `ledger` | what must hold at each commit |
 //! | `audit` | what must hold at each delivery and at the end |
 //! | `directed` | schedules that random seeds meet seldom |
+//! | `indexed` | the index of resources under all that upkeep does |
 //!
 //! The rules can be left out one by one ([`Mutation`]), to prove that the checks would notice. It says nothing about speed, the packing of
 //! the doorstep, large payloads and the store's own code.
@@ -38,6 +41,8 @@ mod directed;
 mod events;
 mod fanout;
 mod host;
+#[cfg(test)]
+mod indexed;
 mod keep;
 mod ledger;
 mod many;

@@ -103,7 +103,7 @@ impl World {
     fn hand_named(&mut self, number: usize, events: &[StoredEvent]) {
         let (who, stream) = (format!("A{number}"), self.named[number].stream);
         for seen in events.iter().map(EventSeen::of) {
-            self.check_delivery(&who, stream, self.named[number].had, &seen);
+            self.check_delivery(&who, stream, None, self.named[number].had, &seen);
             let named = &mut self.named[number];
             named.had = Some(seen.seq);
             fold(&mut named.state, &seen);

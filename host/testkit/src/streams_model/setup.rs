@@ -36,6 +36,14 @@ pub(super) struct Setup {
     pub keep: [Option<u64>; STREAMS],
     pub streams: Vec<StreamKey>,
     pub relay: RelayName,
+    /// Bytes of the relay's windows, and those of one read; none = there is always room.
+    pub room: Option<(usize, usize)>,
+    /// The stream that the broker never takes anything of.
+    pub blocked: Option<usize>,
+    /// The relay takes what is appended from this step on; none = it is there from the beginning, and takes all.
+    pub latest_from: Option<u64>,
+    /// Most events of a key that the relay sends together, to a broker that takes them one behind the other.
+    pub run_max: usize,
 }
 
 impl Setup {
@@ -47,7 +55,11 @@ impl Setup {
         }
         let hosts = 1 + rng.index(3);
         let streams = (0..STREAMS).map(stream_of).collect();
-        Self { hosts, rules, holds, keep, streams, relay: RelayName::new("out").unwrap() }
+        let room = rng.percent(50).then_some((200, 100));
+        let blocked = rng.percent(30).then(|| rng.index(STREAMS));
+        let latest_from = rng.percent(30).then(|| 200 + rng.below(500));
+        let (relay, run_max) = (RelayName::new("out").unwrap(), if hosts == 2 { 3 } else { 1 });
+        Self { hosts, rules, holds, keep, streams, relay, room, blocked, latest_from, run_max }
     }
 
     pub fn stream(&self, number: usize) -> &StreamKey {
@@ -67,13 +79,26 @@ impl Setup {
         }
     }
 
-    pub fn relays(&self, record: &StreamShardRecord) -> Relays {
+    /// Whether the relay is configured by then.
+    pub fn has_relay(&self, now: u64) -> bool {
+        self.latest_from.is_none_or(|from| now >= from)
+    }
+
+    pub fn relays(&self, record: &StreamShardRecord, now: u64) -> Relays {
+        if !self.has_relay(now) {
+            return Relays::default();
+        }
+        let settings = RelaySettings::new(self.relay.clone(), StreamPattern::parse("**").unwrap());
+        let (window_bytes, read_bytes) = self.room.unwrap_or((settings.window_bytes, settings.read_bytes));
         let settings = RelaySettings {
             holds: self.holds,
+            from_latest: self.latest_from.is_some(),
             in_flight_max: 3,
             window_events: 5,
+            window_bytes,
+            read_bytes,
             rules: self.rules,
-            ..RelaySettings::new(self.relay.clone(), StreamPattern::parse("**").unwrap())
+            ..settings
         };
         Relays::new(vec![Relay::new(settings, record)])
     }

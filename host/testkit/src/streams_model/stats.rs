@@ -29,15 +29,21 @@ counts! {
     lagged,
     expired,
     resumed,
+    /// Readers of all streams that came back with the numbers that they had.
+    by_numbers,
     /// Readers of all streams that scanned again.
     rescans,
     sends,
+    /// Of these the ones that went behind another one of their key, in the same call.
+    behind,
     arrivals,
     /// Arrivals that were repeats.
     repeats,
     dead,
     seeks,
     overtaken,
+    /// Events that were there before a relay that takes the latest.
+    left_out,
 }
 
 impl Stats {
@@ -59,11 +65,14 @@ impl Stats {
             ("lagged", self.lagged, 100),
             ("expired", self.expired, 100),
             ("resumed", self.resumed, 1_000),
+            ("behind", self.behind, 100),
+            ("by_numbers", self.by_numbers, 50),
             ("rescans", self.rescans, 50),
             ("repeats", self.repeats, 300),
             ("dead", self.dead, 300),
             ("seeks", self.seeks, 100),
             ("overtaken", self.overtaken, 10),
+            ("left_out", self.left_out, 300),
         ];
         counts.into_iter().filter(|(_, count, least)| count < least).map(|(name, ..)| name).collect()
     }

@@ -48,7 +48,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let setup = Setup::draw(&mut rng, Mutation::rules(mutation));
         let named = (0..5).map(|number| Named::new(number % STREAMS, rng.below(800))).collect();
-        let many = (0..2).map(|_| Many::new(rng.below(900))).collect();
+        let many = [None, None, Some(0), Some(1)].map(|node| Many::new(node, rng.below(900))).into();
         Self {
             hosts: (0..setup.hosts).map(|_| Host::default()).collect(),
             rng,
@@ -125,9 +125,7 @@ impl World {
         }
         let reader = self.rng.index(self.named.len());
         self.named(reader);
-        if self.rng.percent(50) {
-            let reader = self.rng.index(self.many.len());
-            self.many(reader);
-        }
+        let reader = self.rng.index(self.many.len());
+        self.many(reader);
     }
 }

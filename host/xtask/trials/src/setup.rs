@@ -22,6 +22,8 @@ pub fn for_tests() -> Result<()> {
         // Holds up the syncs of a host.
         program("strace", "strace")?;
     }
+    // Subscribes as pages do.
+    program("chromium", "chromium")?;
     // Makes components of JavaScript and Python.
     python_venv()?;
     waybill_testkit::toolchains::install(&Repository::find()?.target)?;

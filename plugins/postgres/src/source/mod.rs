@@ -1,8 +1,9 @@
 //! The table as a source of the inbox: rows are brought in, stored or handled here, and marked when the host has settled them.
 //!
 //! - `lane`: how much is asked for; `sorting`: what a claim's rows come to
-//! - `transactions`: rows in hand by their locks; `rows`: by the word for it in their status
+//! - `transactions`: rows in hand by their locks; `rows`: by the word for it in their status, `in_hand` as long as that counts
 
+mod in_hand;
 mod lane;
 mod rows;
 mod sorting;
@@ -174,7 +175,10 @@ impl Stored {
     fn notices(&self) -> Notices {
         match &self.hand {
             Hand::Transactions(transactions) => Notices { lost: transactions.take_lost(), ..Notices::new() },
-            Hand::Rows(_) => Notices::new(),
+            Hand::Rows(rows) => match rows.take_expired(self.now()) {
+                0 => Notices::new(),
+                count => Notices::new().with_attribute("claims-expired", count.to_string()),
+            },
         }
     }
 }

@@ -2,13 +2,14 @@
 //! table when their time is over. Each settlement changes only what still has the word, so what is published never goes back.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use waybill_plugin::deadline::Deadline;
-use waybill_plugin::source::{Disposition, Settled, Settlement, Token};
+use waybill_plugin::source::{Disposition, Settled, Settlement};
 use waybill_plugin::transport::{CallInfo, Fault, PluginError};
 
 use super::Brought;
+use super::in_hand::InHand;
 use super::lane::{Lane, Room, Window};
 use super::sorting::{Bytes, Sorted, delivery, key_of, row_of, sort};
 use crate::database::{Begun, Database, Ended, Open};
@@ -18,8 +19,6 @@ use crate::wire::{Failed, Pipeline};
 
 /// Milliseconds after which the server ends a claim that nobody finished: it takes two statements.
 const IDLE_MS: u32 = 30_000;
-/// A row whose time is over is known for this long, in milliseconds: it may be extended by a call that began before.
-const KNOWN_MS: u64 = 60_000;
 
 /// The lane of an instance, and what it has in hand.
 pub(super) struct Rows {
@@ -29,7 +28,12 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn new(lane: Lane, window: Window) -> Self {
-        Self { lane: RefCell::new(lane), in_hand: RefCell::new(InHand { window, rows: BTreeMap::new() }) }
+        Self { lane: RefCell::new(lane), in_hand: RefCell::new(InHand::new(window)) }
+    }
+
+    /// How many claims have run out before their rows were settled, and weren't told yet.
+    pub(super) fn take_expired(&self, now: u64) -> u64 {
+        self.in_hand.borrow_mut().take_expired(now)
     }
 
     /// Claims rows by the word.
@@ -160,55 +164,6 @@ impl Rows {
     }
 }
 
-/// Rows that were delivered and aren't settled. Pure; instants are milliseconds since the source was opened.
-#[derive(Debug)]
-struct InHand {
-    window: Window,
-    rows: BTreeMap<Token, Claimed>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Claimed {
-    /// Of its payload, if that was handed over.
-    bytes: u32,
-    /// When anybody may claim the row.
-    until: u64,
-}
-
-impl InHand {
-    /// What is left of a pull's room.
-    fn left(&mut self, room: Room, now: u64) -> Room {
-        self.rows.retain(|_, row| row.until.saturating_add(KNOWN_MS) > now);
-        self.window.left(room, self.rows.values().filter(|row| row.until > now).map(|row| row.bytes))
-    }
-
-    fn take(&mut self, rows: impl Iterator<Item = (Token, u32)>, until: u64) {
-        self.rows.extend(rows.map(|(token, bytes)| (token, Claimed { bytes, until })));
-    }
-
-    fn settled<'a>(&mut self, settled: impl Iterator<Item = (&'a Settlement, &'a Settled)>, until: u64) {
-        for (item, settled) in settled {
-            match (&item.disposition, settled) {
-                (Disposition::Extend, Settled::Done) => {
-                    if let Some(row) = self.rows.get_mut(&item.token) {
-                        row.until = until;
-                    }
-                }
-                (_, Settled::Done | Settled::Lost) => {
-                    self.rows.remove(&item.token);
-                }
-                // It is asked again.
-                (_, Settled::Failed(_)) => {}
-            }
-        }
-    }
-
-    /// What is still ours.
-    fn rest(&mut self, now: u64) -> impl Iterator<Item = Token> {
-        std::mem::take(&mut self.rows).into_iter().filter(move |(_, row)| row.until > now).map(|(token, _)| token)
-    }
-}
-
 /// Settlements of which each part is asked for at once, and by halves where the table refuses it. Parts are in order.
 struct Halves<'a> {
     parts: Vec<&'a [Settlement]>,
@@ -336,27 +291,6 @@ mod tests {
         );
         let failed: Vec<_> = sorted.failed.iter().map(|row| (row.id.as_str(), row.error.as_deref())).collect();
         assert_eq!(failed, [("4", Some("A.B: no")), ("6", Some("INVALID_OUTBOX: no"))]);
-    }
-
-    #[test]
-    fn a_row_is_in_hand_until_it_is_settled_or_its_time_is_over() {
-        let room = Room { rows: 10, bytes: 100, most: 100, payload: 100 };
-        let mut in_hand = InHand { window: Window { rows: 3, bytes: 90 }, rows: BTreeMap::new() };
-        let token = |id: &str| id.as_bytes().to_vec();
-        in_hand.take(["1", "2", "3"].map(|id| (token(id), 20)).into_iter(), 1_000);
-        assert_eq!(in_hand.left(room, 0), Room { rows: 0, bytes: 30, ..room });
-        let item = |id: &str, disposition| Settlement { token: token(id), disposition };
-        let items = [item("1", Disposition::Ack), item("2", Disposition::Extend), item("3", Disposition::Release)];
-        let answers = [Settled::Done, Settled::Done, Settled::Failed(Fault::new("POSTGRES.LOST", "gone"))];
-        in_hand.settled(items.iter().zip(&answers), 2_000);
-        assert_eq!(in_hand.left(room, 999), Room { rows: 1, bytes: 50, ..room });
-        assert_eq!(in_hand.left(room, 1_000), Room { rows: 2, bytes: 70, ..room }, "the third can be claimed again");
-        let late = Some(item("3", Disposition::Extend));
-        in_hand.settled(late.iter().zip(&[Settled::Done]), 1_400);
-        assert_eq!(in_hand.left(room, 1_000), Room { rows: 1, bytes: 50, ..room }, "it is ours again");
-        in_hand.take([(token("4"), 1)].into_iter(), 1_500);
-        assert_eq!(in_hand.rest(1_500).collect::<Vec<_>>(), [token("2")]);
-        assert_eq!(in_hand.left(room, 1_500), Room { rows: 3, bytes: 90, ..room });
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub async fn check(golden: &Path) -> usize {
             Step::Ask(ask) => found.ask(ask).await,
             Step::Take { topic, keys } => found.take(topic, keys).await,
             Step::Quarantined { table, count } => found.quarantined(table, *count).await,
+            Step::Large { path, group, times } => found.large(path, group, *times).await,
             Step::Kept { .. } | Step::Inbox { .. } | Step::Table { .. } => {}
         }
     }
@@ -66,7 +67,7 @@ pub async fn check(golden: &Path) -> usize {
                 let found: Vec<String> = record.calling.iter().map(|row| row.0.to_string()).collect();
                 assert_eq!(found, *calling, "what {host} was about to send of {source}");
             }
-            Step::Ask(_) | Step::Take { .. } | Step::Inbox { .. } | Step::Quarantined { .. } => {}
+            Step::Ask(_) | Step::Take { .. } | Step::Inbox { .. } | Step::Quarantined { .. } | Step::Large { .. } => {}
         }
     }
     store.close().await.unwrap();
@@ -165,6 +166,14 @@ impl Found {
             let came: Vec<&String> = taken.iter().filter(|id| key.contains(id)).collect();
             assert_eq!(came, key.iter().collect::<Vec<_>>(), "data of {}: the order of a key", self.version);
         }
+    }
+
+    async fn large(&self, path: &str, group: &str, times: usize) {
+        let page = self.api.get(path, &[]).await.unwrap();
+        let items = page.body["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let [event] = items else { panic!("data of {}: {path} has {} events", self.version, items.len()) };
+        let payload = event["payload_bytes"].as_str().unwrap_or_default();
+        assert!(payload == group.repeat(times), "data of {}: {path} has {} bytes", self.version, payload.len());
     }
 
     async fn quarantined(&self, table: &str, count: usize) {

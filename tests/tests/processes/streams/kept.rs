@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use waybill_testkit::grpc_subscriber::{After, Call};
 
+use super::grpc::{listed, out_of_range};
 use super::support::*;
 
 /// Largest chunk that merging makes of appends of ten.
@@ -21,6 +23,10 @@ async fn expired(door: &Door, stream: &str, cursor: &str) {
     assert_eq!((page.status, page.code()), (410, Some("EVENT.CURSOR_EXPIRED")), "{page:?}");
     let refused = door.try_subscribe(&format!("stream:{stream}"), Some(cursor)).await.err().flatten().unwrap();
     assert_eq!((refused.status, refused.code()), (410, Some("EVENT.CURSOR_EXPIRED")), "{refused:?}");
+    let after = After::Token(cursor);
+    for call in [Call::list(stream, after, 1), Call::subscribe(&format!("stream:{stream}"), after)] {
+        out_of_range(door, &call, "EVENT.CURSOR_EXPIRED").await;
+    }
 }
 
 /// Acceptance 6 of document 3: retention.
@@ -103,6 +109,8 @@ async fn compaction_keeps_the_latest_of_each_resource_and_tells_who_missed_a_del
     let mut on = door.subscribe("stream:state.node", before.cursor.as_deref()).await;
     assert_eq!(on.event().await["event_id"], "e-0");
     expired(&door, "state.node", "11").await;
+    // Whoever pages through it began after that, and says so by the token of each page.
+    assert_eq!(in_time("paging", listed(&door, "state.node")).await, ["a-4", "b-4", "d-0", "e-0"]);
     let fresh = door.subscribe("stream:state.node", None).await.events(4).await;
     assert_eq!(fresh.iter().map(|event| &event["event_id"]).collect::<Vec<_>>(), ["a-4", "b-4", "d-0", "e-0"]);
     site.end().await;

@@ -4,11 +4,12 @@ use super::support::*;
 
 /// Each is 80 kB as it is sent: together more than sockets hold on the way.
 const PAYLOAD: usize = 60_000;
-const APPENDS: u64 = 400;
+pub(super) const APPENDS: u64 = 400;
 /// On a busy machine they take their time, and nobody is to be cut off for that.
-const PATIENT: &str = "[server]\nwrite_timeout = \"10m\"\n";
+pub(super) const PATIENT: &str = "[server]\nwrite_timeout = \"10m\"\n";
 
-async fn append(door: &Door, stream: &str, number: u64) {
+/// Appends an event of that size, which gets this number.
+pub(super) async fn append(door: &Door, stream: &str, number: u64) {
     let mut event = event(&format!("{stream}-{number}"), "r");
     event["payload_bytes"] = payload(PAYLOAD);
     assert_eq!(door.append(stream, &[event]).await, [number]);

@@ -14,10 +14,10 @@ use waybill_testkit::subscriber::{Frame, SubscribeError, Subscriber};
 /// Far longer than anything here takes: a broken host must not hang the suite.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two looks, and before a request is repeated.
-const POLL: Duration = Duration::from_millis(20);
+pub const POLL: Duration = Duration::from_millis(20);
 const STORE: &str = "[store]\nurl = \"surrealkv://./data\"\n[plugins]\ncache = \"./cache\"\n";
 /// What the system holds of a subscription before it is read.
-const SOCKET_BYTES: u32 = 256 << 10;
+pub const SOCKET_BYTES: u32 = 256 << 10;
 
 pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + PATIENCE;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use waybill_api::plugins::PluginService as _;
 use waybill_core::endpoint::SlotPolicy;
-use waybill_sandbox::{Phase, Reload, Reloaded, SigningKey, SwapError, Trust, signature_path};
+use waybill_sandbox::{ComponentSource, Phase, Reload, Reloaded, SigningKey, SwapError, Trust, World, signature_path};
 use waybill_tests::guests;
 
 use super::support::{Place, component, component_with, good};
@@ -162,4 +162,19 @@ async fn junk_in_the_plugins_folder_is_shown_and_stops_nothing() {
     let refused = place.fleet.plugins().await.refused_files;
     let codes: Vec<(&str, &str)> = refused.iter().map(|file| (file.file.as_str(), file.code.as_str())).collect();
     assert_eq!(codes, [("half.wasm", "PLUGIN.NOT_A_COMPONENT"), ("notes.txt", "PLUGIN.NOT_A_COMPONENT")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_loaded_has_every_digest_that_is_expected() {
+    let place = Place::new(Trust::default());
+    place.put(&good("1.0.0"));
+    let source = ComponentSource::File(place.file());
+    let found = source.fetch().unwrap().digest().to_owned();
+    let other = "0".repeat(64);
+    let load = async |pins: &[&str]| place.fleet.load(&source, pins.iter().copied(), World::Transport).await;
+    assert_eq!(load(&[&found, &found]).await.unwrap().digest(), found);
+    for pins in [[&found, &other], [&other, &found]] {
+        let error = load(&pins.map(String::as_str)).await.unwrap_err();
+        assert_eq!(error.code().as_str(), "PLUGIN.DIGEST_MISMATCH", "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod append;
 mod cut;
+pub(super) mod health;
 mod import;
 mod list;
 mod read;

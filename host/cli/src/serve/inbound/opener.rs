@@ -110,11 +110,8 @@ impl ConfiguredSource {
     /// very same serves. With `force` that one, too, is opened again, and one that doesn't reach its peer is taken.
     pub async fn try_again(&self, sha256: Option<&str>, force: bool) -> Result<Option<String>, SwapError> {
         let settings = &self.spec.settings;
-        let mut plugin = self.fleet.load(&self.from, settings.sha256.as_deref(), World::Source).await?;
-        if sha256.is_some() {
-            // Both pins count.
-            plugin = self.fleet.load(&self.from, sha256, World::Source).await?;
-        }
+        let pins = settings.sha256.as_deref().into_iter().chain(sha256);
+        let plugin = self.fleet.load(&self.from, pins, World::Source).await?;
         let digest = plugin.digest().to_owned();
         let serves = {
             let state = self.state.lock();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use waybill_api::configuration::ReloadRefused;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
 use waybill_core::port::transport::Transport;
@@ -24,6 +25,13 @@ struct Tried {
     before: Option<Before>,
     /// The old one ends before the new one is opened, so this one may still fail.
     stops_first: bool,
+}
+
+/// A changed transport or handler that is to be tried.
+struct Change {
+    slot: ChangedSlot,
+    spec: TransportSpec,
+    plugin: LoadedPlugin,
 }
 
 /// How a transport or handler served.
@@ -65,10 +73,9 @@ impl ChangedSlot {
     }
 }
 
-/// All that was tried and started for a configuration that isn't in force yet.
+/// All that was started for a configuration that isn't in force yet.
 #[derive(Default)]
 struct Trial {
-    tried: Vec<Tried>,
     /// Transports that are new.
     added: Vec<String>,
     /// Handlers and tables that are new.
@@ -100,10 +107,10 @@ pub(super) async fn apply(
     };
     let mut trial = Trial::default();
     let result = async {
-        try_transports(host, next, prepared, transports, &mut trial).await?;
-        try_handlers(host, (running, next), handlers, &mut trial).await?;
+        let mut changes = start_transports(host, next, prepared, transports, &mut trial).await?;
+        changes.extend(start_handlers(host, (running, next), handlers, &mut trial).await?);
+        let mut tried = try_all(host, changes).await?;
         let inbound = try_inbound(host, (running, next), sources, &mut trial).await?;
-        let mut tried = std::mem::take(&mut trial.tried);
         // Those that may still fail go first, while going back costs nothing.
         tried.sort_by_key(|one| !one.stops_first);
         swap_all(host, tried).await?;
@@ -138,13 +145,15 @@ pub(super) async fn apply(
     Ok(())
 }
 
-async fn try_transports(
+/// Starts transports that are new; the answer are those that are changed.
+async fn start_transports(
     host: &Host,
     next: &Config,
     prepared: Vec<Prepared>,
     transports: &diff::Transports,
     trial: &mut Trial,
-) -> Result<(), ReloadRefused> {
+) -> Result<Vec<Change>, ReloadRefused> {
+    let mut changes = Vec::new();
     for prepared in prepared {
         let name = prepared.settings.name.clone();
         if transports.added.contains(&name) {
@@ -152,25 +161,27 @@ async fn try_transports(
             trial.added.push(name);
         } else if transports.changed.contains(&name) {
             let (spec, loaded) = compose::spec(next, prepared, &host.store);
-            trial.tried.push(try_out(host, ChangedSlot::Transport(name), spec, loaded.plugin).await?);
+            changes.push(Change { slot: ChangedSlot::Transport(name), spec, plugin: loaded.plugin });
         }
     }
-    Ok(())
+    Ok(changes)
 }
 
-async fn try_handlers(
+/// The same of handlers.
+async fn start_handlers(
     host: &Host,
     (running, next): (&Config, &Config),
     prepared: Vec<PreparedHandler>,
     trial: &mut Trial,
-) -> Result<(), ReloadRefused> {
+) -> Result<Vec<Change>, ReloadRefused> {
+    let mut changes = Vec::new();
     for prepared in prepared {
         let name = prepared.settings.name.clone();
         match component_of(running, &name) {
             Some(before) if before.goes_on_as(&prepared.settings) => {}
             Some(_) => {
                 let (spec, loaded) = inbound::handler_spec(next, prepared, &host.store);
-                trial.tried.push(try_out(host, ChangedSlot::Handler(name), spec, loaded.plugin).await?);
+                changes.push(Change { slot: ChangedSlot::Handler(name), spec, plugin: loaded.plugin });
             }
             None => {
                 let started = inbound::component(next, prepared, &host.fleet, &host.store).await;
@@ -179,7 +190,7 @@ async fn try_handlers(
             }
         }
     }
-    Ok(())
+    Ok(changes)
 }
 
 /// How long calls of a handler may take when its plugin is replaced follows `handler_timeout`, and is no reason to open it anew.
@@ -215,12 +226,12 @@ async fn try_inbound(
     inbound::next(running, next, sources, &mut trial.begun).await
 }
 
-async fn try_out(
-    host: &Host,
-    slot: ChangedSlot,
-    spec: TransportSpec,
-    plugin: LoadedPlugin,
-) -> Result<Tried, ReloadRefused> {
+/// Tries all of them at once: each may wait for its peer, or until its earlier generations make room.
+async fn try_all(host: &Host, changes: Vec<Change>) -> Result<Vec<Tried>, ReloadRefused> {
+    join_all(changes.into_iter().map(|change| try_out(host, change))).await.into_iter().collect()
+}
+
+async fn try_out(host: &Host, Change { slot, spec, plugin }: Change) -> Result<Tried, ReloadRefused> {
     let before = slot.before(&host.fleet);
     let stops_first = spec.endpoint.settings.policy.reload == ReloadPolicy::StopStart;
     let staged = slot.stage(&host.fleet, spec, plugin, false).await;

@@ -11,6 +11,7 @@ pub use relays::{RelayDetail, RelayLag, RelayState, RelayStreamView, RelayView, 
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -99,7 +100,8 @@ pub struct EventPiece {
     pub seq: u64,
     /// Its envelope without tenant, stream and seq ([`crate::streams::envelope::unpack`]).
     pub packed: Bytes,
-    /// Where a reader goes on behind it: the text of an SSE id, and `resume_token`.
+    /// Where a reader goes on behind it: the text of an SSE id, and `resume_token`. Empty for one of a prefix that began behind numbers and
+    /// isn't past those streams: it goes on behind the numbers that it has.
     pub cursor: Arc<str>,
 }
 
@@ -176,7 +178,7 @@ pub enum Start {
     Earliest,
     /// With what comes from now on.
     Latest,
-    /// Behind these numbers; streams that aren't here begin with the earliest. For named streams only.
+    /// Behind these numbers; streams that aren't here begin with the earliest. For named streams and prefixes.
     Positions(BTreeMap<StreamName, u64>),
     /// Behind the [`EventPiece::cursor`] of an event.
     Cursor(String),
@@ -199,7 +201,7 @@ pub enum SubscriptionEnd {
     Lagged,
     /// It took nothing for `events.stall_timeout`; it resumes with its last cursor.
     #[error("nothing was taken for {0:?}: the subscription was cut off, resume it with its last cursor")]
-    Stalled(std::time::Duration),
+    Stalled(Duration),
     /// What comes next isn't kept any more, can't be read, or the host or its store isn't there.
     #[error(transparent)]
     Failed(#[from] ServiceError),
@@ -262,10 +264,16 @@ pub struct StreamAct {
 /// How streams do at this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
+    /// Shards whose streams this host numbers, of how many.
+    pub owned: u64,
+    pub shards: u64,
     /// Events numbered here since the start.
     pub appended: u64,
-    /// Events on the doorsteps and before the owners, that aren't numbered.
+    /// Appends that wait for their numbers at the owners here.
     pub waiting: u64,
+    /// Rows that the latest look at each doorstep found, and the age of the oldest; a look takes a page, so there may be more of them.
+    pub door_rows: u64,
+    pub door_age: Option<Duration>,
     pub readers: u64,
     pub readers_max: u64,
     /// Readers that the ring passed, since the start.

@@ -47,6 +47,12 @@ impl Batch {
         self.index.contains_key(&slot)
     }
 
+    /// How many events a tree has without what waits here; none = nothing of it does.
+    pub fn before(&self, slot: u64) -> Option<u32> {
+        let index = *self.index.get(&slot)?;
+        self.entries.get(index).map(|entry| entry.from)
+    }
+
     /// The entry of a tree, made if there is none.
     pub fn entry(&mut self, slot: u64, from: u32) -> &mut Entry {
         let index = *self.index.entry(slot).or_insert_with(|| {

@@ -30,6 +30,17 @@ impl SagaShard {
         Some((Arc::clone(&running.tree), Arc::clone(&running.definitions)))
     }
 
+    /// A tree in memory by the key of its root, as it is now, and how many of its events the store has. None there: it stands still, and is
+    /// ahead of the store by what isn't known any more.
+    pub fn history(&self, key: &SagaKey) -> Option<(Arc<Tree>, Arc<DefinitionSet>, Option<u32>)> {
+        let slot = *self.slots.get(key)?;
+        let running = self.running.get(&slot)?;
+        let out = self.flight.as_ref().and_then(|flight| flight.batch.before(slot));
+        let before = out.or_else(|| self.waiting.before(slot)).unwrap_or(running.tree.events);
+        let committed = (!running.too_large).then_some(before);
+        Some((Arc::clone(&running.tree), Arc::clone(&running.definitions), committed))
+    }
+
     /// State of a tree in memory, by the id of its root or of a sub-saga; `None` inside when it is ahead of the store.
     pub fn committed_state(&self, key: &SagaKey) -> Option<Option<SagaState>> {
         let slot = self.slots.get(&key.root())?;

@@ -10,6 +10,7 @@ use super::heads::Known;
 use super::rows::{Source, Work};
 use crate::outbox::records::DoorKey;
 use crate::port::stream_store::PassFound;
+use crate::streams::blob;
 use crate::streams::chunk::{Chunk, StoredChunk, StoredEvent};
 use crate::streams::envelope::EventHead;
 use crate::streams::event::NewEvent;
@@ -89,11 +90,16 @@ impl StreamOwner {
                 Ok(chunk) if chunk.from < named_to || chunk.last > known.head.last => continue,
                 Ok(chunk) => {
                     let adopted = Arc::new(chunk.adopted(draft.pos, draft.at));
-                    self.index(stream, known, &adopted, draft);
+                    if self.is_rule_kept(Rule::AdoptedAreFound) {
+                        self.index(stream, known, &adopted, draft);
+                    }
                     draft.name(stream, first.max(named_to + 1), chunk.last, Some(Arc::clone(&adopted)));
                     self.counts.adopted += adopted.events.len() as u64;
                     let (last, key) = (chunk.last, stored.last);
-                    draft.write(StreamWrite::PutChunk { stream: stream.clone(), key, chunk: adopted });
+                    // A large payload lies in it still where it was written in the database itself.
+                    for write in blob::put_chunk(stream, key, &adopted) {
+                        draft.write(write);
+                    }
                     last
                 }
                 // It stays as it is, and readers get an error at its range.
@@ -144,8 +150,10 @@ impl StreamOwner {
         draft.write(StreamWrite::PutHead { stream: stream.clone(), head: known.head });
         let (key, chunk) = (chunk_key(&chunk, self.config.rules), Arc::new(chunk));
         self.index(stream, known, &chunk, draft);
-        draft.name(stream, from + 1, chunk.last, Some(Arc::clone(&chunk)));
-        draft.write(StreamWrite::PutChunk { stream: stream.clone(), key, chunk });
+        for write in blob::put_chunk(stream, key, &chunk) {
+            draft.write(write);
+        }
+        draft.name(stream, from + 1, chunk.last, Some(chunk));
     }
 
     fn number_row(&mut self, key: &DoorKey, append: &Append, chunk: &mut Chunk, found: &PassFound, draft: &mut Draft) {
@@ -211,7 +219,7 @@ impl StreamOwner {
     fn push(&self, stream: &StreamKey, event: &NewEvent, chunk: &mut Chunk, draft: &mut Draft) -> u64 {
         chunk.last += 1;
         chunk.total += event.packed.len() as u64;
-        chunk.events.push(StoredEvent { seq: chunk.last, pos: draft.pos, packed: event.packed.clone() });
+        chunk.events.push(StoredEvent { seq: chunk.last, pos: draft.pos, packed: event.packed.clone(), apart: 0 });
         if event.is_indexed && self.is_rule_kept(Rule::CompareIds) {
             let record = EventIdRecord { stream: stream.clone(), seq: chunk.last, digest: event.digest, at: draft.at };
             draft.ids.insert(id_key(stream, event), record.clone());

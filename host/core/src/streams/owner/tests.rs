@@ -44,7 +44,7 @@ fn found(rows: Vec<StreamDoorRow>, ends: &[(&str, u64)]) -> PassFound {
 
 /// One event of an exact append, numbered `last`.
 fn unnamed(last: u64) -> StoredChunk {
-    let event = StoredEvent { seq: last, pos: 0, packed: new_event("exact").packed };
+    let event = StoredEvent { seq: last, pos: 0, packed: new_event("exact").packed, apart: 0 };
     let chunk = Chunk { from: last - 1, last, total: 0, at: UnixMillis(1), events: vec![event] };
     StoredChunk { last, chunk: Ok(Arc::new(chunk)) }
 }

@@ -5,47 +5,20 @@
 //! a feed was trimmed: the ends again ─▶ scan again for what came between
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::super::chunk::StoredEvent;
 use super::super::name::{StreamKey, StreamName};
 use super::super::records::StreamRest;
 use super::super::rules::{Rule, Rules};
+use super::positions::Positions;
 use super::ring::{Looked, Ring, kept_events};
 use super::scan::{Between, ScanStop, Scanned, scan};
 use super::token::{Place, ScanAt, Token};
+use super::wants::{FeedWants, Followed, Restart, next_record};
 use super::{Read, Selector};
 use crate::ids::{ShardId, Tenant};
 use crate::port::stream_store::{FeedSlice, ScanFrom, ScanQuery, StreamSlice};
-
-/// Why a reader ends, and has to begin again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// Something that it should have had is gone: 410, and it begins with nothing.
-    Expired,
-    /// The ring has passed it: `watch lagged; resync required`, and it resumes with its token.
-    Lagged,
-    /// Something can't be read; it isn't skipped.
-    Unreadable(String),
-}
-
-/// What a reader needs next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FeedWants {
-    /// Something to hand on is there: [`FeedReader::next`].
-    Nothing,
-    /// Numbers of the last feed records of all shards: [`FeedReader::take_ends`].
-    Ends,
-    Scan(ScanQuery),
-    /// This feed record: [`FeedReader::take_feed`].
-    Feed(ShardId, u64),
-    /// Whether a stream ever had an event that this selects: [`FeedReader::take_selected`].
-    Selected(StreamKey, Selector),
-    Live,
-}
-
-/// What came of a look.
-pub type Followed = Result<(), Restart>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -58,6 +31,8 @@ enum Phase {
 enum Pending {
     Event(Read, Place),
     Place(Place),
+    /// The feed has named what the client had of this stream before.
+    Named(StreamName),
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +43,8 @@ pub struct FeedReader {
     shards: u16,
     /// Behind the last event that was handed on.
     place: Option<Place>,
+    /// What the client had when it began.
+    positions: Positions,
     pending: VecDeque<Pending>,
     phase: Phase,
     /// Ends of the feeds, as far as it reads before it goes on to the next phase.
@@ -88,8 +65,8 @@ pub struct FeedReader {
     rules: Rules,
 }
 
-/// Place of a part in a feed record, its stream, and its events or why the reader begins anew.
-type PartRead<'a> = (usize, &'a StreamKey, Result<Vec<StoredEvent>, Restart>);
+/// Place of a part in a feed record, its stream, the last number that it names, and its events or why the reader begins anew.
+type PartRead<'a> = (usize, &'a StreamKey, u64, Result<Vec<StoredEvent>, Restart>);
 
 impl FeedReader {
     /// One that begins with the earliest events that are kept.
@@ -100,6 +77,7 @@ impl FeedReader {
             incarnation,
             shards,
             place: None,
+            positions: Positions::default(),
             pending: VecDeque::new(),
             phase: Phase::Replay,
             ends: None,
@@ -114,6 +92,21 @@ impl FeedReader {
         }
     }
 
+    /// The same, but of streams that are here it has everything up to these numbers.
+    #[must_use]
+    pub fn with_positions(self, had: BTreeMap<StreamName, u64>) -> Self {
+        Self { positions: Positions::new(had), ..self }
+    }
+
+    /// One that goes on where this one is: what it has read and nobody took is read again.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let (tenant, selector) = (self.tenant.clone(), self.selector.clone());
+        let (place, positions, scan_bytes) = (self.place.clone(), self.positions.clone(), self.scan_bytes);
+        let begun = Self::from_earliest(tenant, selector, self.incarnation, self.shards, self.rules);
+        Self { place, positions, scan_bytes, ..begun }
+    }
+
     /// One that goes on behind a token, which was parsed for this tenant, selector and store.
     pub fn resume(tenant: Tenant, selector: Selector, token: &Token, shards: u16, rules: Rules) -> Self {
         let place = Some(token.place.clone());
@@ -126,10 +119,12 @@ impl FeedReader {
         Self { scan_bytes, ..self }
     }
 
-    /// The cursor behind the last event that was handed on; none before it knows where it begins.
+    /// The cursor behind the last event that was handed on; none before it knows where it begins, and, where it began with numbers of
+    /// streams, as long as it goes by them: its client goes on by these.
     pub fn token(&self) -> Option<Token> {
         let scope = Token::scope(&self.tenant, &self.selector);
-        Some(Token { scope, incarnation: self.incarnation, place: self.place.clone()? })
+        let place = self.place.clone().filter(|place| self.positions.are_past(place))?;
+        Some(Token { scope, incarnation: self.incarnation, place })
     }
 
     pub fn is_live(&self) -> bool {
@@ -151,6 +146,7 @@ impl FeedReader {
         while let Some(pending) = self.pending.pop_front() {
             match pending {
                 Pending::Place(place) => self.place = Some(place),
+                Pending::Named(stream) => self.positions.named(&stream),
                 Pending::Event(read, place) => {
                     self.place = Some(place);
                     return Some(read);
@@ -200,17 +196,19 @@ impl FeedReader {
     }
 
     fn scan_query(&self, low: &[u64], at: &ScanAt) -> ScanQuery {
-        let from = match at {
+        let from = self.positions.resumes_from().unwrap_or_else(|| match at {
             ScanAt::Behind(name) => ScanFrom::Behind(name.clone()),
             ScanAt::Within { stream, seq, .. } => ScanFrom::Within(stream.clone(), *seq),
-        };
+        });
+        // What is found next may be a stream that is looked at from elsewhere.
+        let is_glance = matches!(from, ScanFrom::Behind(_)) && !self.positions.are_scanned(at);
         let from_end = self.rules.kept(Rule::AgainFromEnd);
         ScanQuery {
             tenant: self.tenant.clone(),
             selector: self.selector.clone(),
             from,
             since: if from_end { low.to_vec() } else { Vec::new() },
-            bytes_max: self.scan_bytes,
+            bytes_max: if is_glance { 1 } else { self.scan_bytes },
         }
     }
 
@@ -232,12 +230,18 @@ impl FeedReader {
         let Some(Place::Scan { low, feed, at }) = &self.place else { return Ok(()) };
         let Some((name, slice)) = found else {
             self.place = Some(Place::Feed { pos: feed.clone(), part: None });
+            self.positions.scanned();
             self.takes_ends_late = !self.rules.kept(Rule::FeedBeforeScan);
             return Ok(());
         };
+        if self.positions.meets(at, &name) {
+            return Ok(());
+        }
         let stream = StreamKey { tenant: self.tenant.clone(), name };
         let shard = usize::from(stream.shard(self.shards).0);
         let between = Between { low: low.get(shard).copied(), feed: feed.get(shard).copied().unwrap_or(0) };
+        let start = self.positions.begin(&slice, between.feed);
+        let at = start.as_ref().unwrap_or(at);
         let scanned = scan(at, &stream.name, &slice, between, self.rules).map_err(|stop| match stop {
             ScanStop::Expired => Restart::Expired,
             ScanStop::Unreadable(reason) => Restart::Unreadable(reason),
@@ -259,6 +263,10 @@ impl FeedReader {
         let wanted = self.fills.take();
         let Some(Place::Feed { pos, part }) = &self.place else { return Ok(()) };
         let Some(slice) = found else {
+            if !self.positions.is_empty() {
+                // Its client knows better where it was than what is left here tells.
+                return Err(Restart::Lagged);
+            }
             if part.is_some() {
                 // Which part of the record it had can't be told from what is left.
                 return Err(Restart::Expired);
@@ -280,7 +288,7 @@ impl FeedReader {
             } else {
                 Err(Restart::Expired)
             };
-            (place, &part.stream, events)
+            (place, &part.stream, part.to, events)
         });
         let parts: Vec<_> = parts.collect();
         let followed = self.take_record(shard, slice.record.pos, parts);
@@ -293,7 +301,7 @@ impl FeedReader {
     /// Takes what it asked of a stream of which events are gone. One that never had a wanted event says nothing; the record is read again.
     pub fn take_selected(&mut self, is_selected: bool) -> Followed {
         match self.asks.take() {
-            Some(_) if is_selected => Err(Restart::Expired),
+            Some(_) if is_selected && self.rules.kept(Rule::AskIfSelected) => Err(Restart::Expired),
             stream => {
                 self.others.extend(stream);
                 Ok(())
@@ -325,7 +333,8 @@ impl FeedReader {
         } else {
             self.ring_place += 1;
             let parts = entry.parts.iter();
-            let parts = parts.map(|(place, part)| (*place, &part.stream, part.events.clone().ok_or(Restart::Expired)));
+            let parts =
+                parts.map(|(place, part)| (*place, &part.stream, part.to, part.events.clone().ok_or(Restart::Expired)));
             let parts: Vec<_> = parts.collect();
             return self.take_record(entry.shard, entry.pos, parts);
         }
@@ -335,11 +344,17 @@ impl FeedReader {
     fn take_record(&mut self, shard: ShardId, number: u64, parts: Vec<PartRead<'_>>) -> Followed {
         let Some(Place::Feed { pos, part: had }) = &self.place else { return Ok(()) };
         let had = had.filter(|had| had.0 == shard.0);
-        let mut pending = Vec::new();
-        for (place, stream, events) in parts {
+        let (mut pending, mut named) = (Vec::new(), Vec::new());
+        for (place, stream, to, events) in parts {
             let place = place as u64;
             let wanted = stream.tenant == self.tenant && self.selector.may_take(&stream.name);
             if !wanted || had.is_some_and(|had| place < had.1) {
+                continue;
+            }
+            if self.positions.end_by(&stream.name, to) {
+                named.push(Pending::Named(stream.name.clone()));
+            }
+            if self.positions.has(&stream.name, to) {
                 continue;
             }
             let events = match events {
@@ -354,7 +369,8 @@ impl FeedReader {
                 events => events?,
             };
             for event in events {
-                let had_it = had.is_some_and(|had| place == had.1 && event.seq <= had.2);
+                let had_it = had.is_some_and(|had| place == had.1 && event.seq <= had.2)
+                    || self.positions.has(&stream.name, event.seq);
                 if !had_it && self.selector.takes(&event) {
                     let behind = Place::Feed { pos: pos.clone(), part: Some((shard.0, place, event.seq)) };
                     pending.push(Pending::Event(Read { stream: stream.clone(), event }, behind));
@@ -366,6 +382,7 @@ impl FeedReader {
             *slot = number;
         }
         pending.push(Pending::Place(Place::Feed { pos, part: None }));
+        pending.append(&mut named);
         self.pending.extend(pending);
         self.others.clear();
         Ok(())
@@ -377,12 +394,4 @@ impl FeedReader {
             (self.phase, self.ends) = (Phase::Catch, None);
         }
     }
-}
-
-/// The next feed record up to `ends`: first that of the shard which it is in the middle of.
-fn next_record(pos: &[u64], ends: &[u64], within: Option<u16>) -> Option<(ShardId, u64)> {
-    let mut behind = pos.iter().zip(ends).enumerate().filter(|(_, (pos, end))| pos < end);
-    let is_within = |shard: usize| within.is_none_or(|within| usize::from(within) == shard);
-    let (shard, (pos, _)) = behind.clone().find(|(shard, _)| is_within(*shard)).or_else(|| behind.next())?;
-    Some((ShardId(u16::try_from(shard).ok()?), pos + 1))
 }

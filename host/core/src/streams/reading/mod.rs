@@ -11,21 +11,26 @@
 //! | `token` | the cursor of a reader of many streams |
 //! | `scan` | replaying many streams by name |
 //! | `follow` | a reader of many streams: scan, feed, live |
+//! | `wants` | what that one asks for, and how it ends |
+//! | `positions` | where it begins in streams of which its client kept a number |
 
 mod follow;
 mod named;
 mod page;
+mod positions;
 mod ring;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod token;
+mod wants;
 
-pub use follow::{FeedReader, FeedWants, Followed, Restart};
+pub use follow::FeedReader;
 pub use named::{NamedReader, NamedWants};
 pub use page::{Page, PageError, PageLimits, page};
 pub use ring::{LiveEntry, LivePart, Looked, Ring};
 pub use token::{Place, Token, TokenError};
+pub use wants::{FeedWants, Followed, Restart};
 
 use super::chunk::StoredEvent;
 use super::envelope::EventHead;
@@ -40,6 +45,8 @@ pub enum Selector {
     Node(String),
     /// Events of resources of a type whose ids begin with this.
     Resource { resource_type: String, id_prefix: String },
+    /// Events of this resource. Streams are read as far as the index of resources doesn't say that they have none.
+    OneResource { resource_type: String, resource_id: String },
 }
 
 impl Selector {
@@ -47,7 +54,7 @@ impl Selector {
     pub fn may_take(&self, name: &StreamName) -> bool {
         match self {
             Self::Prefix(prefix) => name.as_str().starts_with(prefix.as_str()),
-            Self::Node(_) | Self::Resource { .. } => true,
+            Self::Node(_) | Self::Resource { .. } | Self::OneResource { .. } => true,
         }
     }
 
@@ -60,6 +67,22 @@ impl Selector {
             Self::Resource { resource_type, id_prefix } => {
                 head.resource_type == resource_type && head.resource_id.starts_with(id_prefix.as_str())
             }
+            Self::OneResource { resource_type, resource_id } => {
+                head.resource_type == resource_type && head.resource_id == resource_id
+            }
+        }
+    }
+
+    /// A type, and which resources of it this is about, where the index of resources may be asked for them.
+    pub fn resources(&self) -> Option<(&str, ResourceIds<'_>)> {
+        match self {
+            Self::OneResource { resource_type, resource_id } => {
+                Some((resource_type.as_str(), ResourceIds::One(resource_id)))
+            }
+            Self::Resource { resource_type, id_prefix } if !id_prefix.is_empty() => {
+                Some((resource_type.as_str(), ResourceIds::Beginning(id_prefix)))
+            }
+            Self::Prefix(_) | Self::Node(_) | Self::Resource { .. } => None,
         }
     }
 
@@ -77,8 +100,29 @@ impl Selector {
                 part("type");
                 [resource_type.as_str(), id_prefix].map(&mut part)
             }
+            Self::OneResource { resource_type, resource_id } => {
+                part("resource");
+                [resource_type.as_str(), resource_id].map(&mut part)
+            }
         };
         hash.finalize()
+    }
+}
+
+/// Some resources of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceIds<'a> {
+    One(&'a str),
+    /// Those whose ids begin with this.
+    Beginning(&'a str),
+}
+
+impl ResourceIds<'_> {
+    pub fn take(self, id: &str) -> bool {
+        match self {
+            Self::One(one) => id == one,
+            Self::Beginning(prefix) => id.starts_with(prefix),
+        }
     }
 }
 

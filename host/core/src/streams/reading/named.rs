@@ -37,6 +37,8 @@ pub struct NamedReader {
     phase: Phase,
     /// Its place in the ring.
     place: u64,
+    /// The call of the ring that it has followed.
+    called: u64,
     limits: PageLimits,
     /// The ring's entry has something that only the store has.
     fills: bool,
@@ -51,7 +53,7 @@ impl NamedReader {
 
     /// One that had everything up to a number.
     pub fn after(stream: StreamKey, position: u64, limits: PageLimits, rules: Rules) -> Self {
-        Self { stream, position, base: 0, phase: Phase::Replay, place: 0, limits, fills: false, rules }
+        Self { stream, position, base: 0, phase: Phase::Replay, place: 0, called: 0, limits, fills: false, rules }
     }
 
     /// The same with the mark that its cursor carries (`seq~purged`): dropped tombstones up to it concern it not.
@@ -80,7 +82,7 @@ impl NamedReader {
 
     /// It is live and has had all that was published.
     pub fn is_idle(&self, ring: &Ring) -> bool {
-        self.is_live() && !self.fills && self.place == ring.next()
+        self.is_live() && !self.fills && self.place == ring.next() && self.called == ring.calls()
     }
 
     pub fn wants(&self) -> NamedWants {
@@ -101,7 +103,7 @@ impl NamedReader {
             self.phase = match self.phase {
                 Phase::Replay if !self.rules.kept(Rule::JoinBeforeLastLook) => Phase::Late,
                 Phase::Replay => {
-                    self.place = ring.next();
+                    (self.place, self.called) = (ring.next(), ring.calls());
                     Phase::Catch
                 }
                 _ => Phase::Live,
@@ -113,12 +115,17 @@ impl NamedReader {
     /// Takes the next entry of the ring: what there is to hand on. None = it was passed: `watch lagged; resync required`.
     pub fn take_live(&mut self, ring: &Ring) -> Option<Vec<StoredEvent>> {
         if self.phase == Phase::Late {
-            (self.place, self.phase) = (ring.next(), Phase::Live);
+            (self.place, self.called, self.phase) = (ring.next(), ring.calls(), Phase::Live);
             return Some(Vec::new());
         }
         let entry = match ring.at(self.place) {
             Looked::Lagged => return None,
-            Looked::Nothing => return Some(Vec::new()),
+            Looked::Nothing => {
+                if self.called != ring.calls() {
+                    (self.called, self.phase) = (ring.calls(), Phase::Catch);
+                }
+                return Some(Vec::new());
+            }
             Looked::Entry(entry) => entry,
         };
         let mut events = Vec::new();

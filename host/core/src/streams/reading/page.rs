@@ -29,6 +29,8 @@ impl PageLimits {
 
 /// What is said of events that should be kept, and that no chunk holds.
 pub(super) const LOST: &str = "the chunk that held them isn't there any more";
+/// What is said of an event whose payload the store had to read with it, and didn't: a page only ends before such a one.
+pub(super) const APART: &str = "a payload that lies apart wasn't read with them";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -81,10 +83,18 @@ pub fn page(slice: &StreamSlice, after: u64, base: u64, limits: PageLimits, rule
             return Err(expired());
         }
         for event in chunk.events.iter().filter(|event| event.seq > after) {
-            let size = event.packed.len();
-            if page.events.len() >= limits.events || (bytes + size > limits.bytes && !page.events.is_empty()) {
-                page.upto = page.events.last().map_or(page.upto, |event| event.seq);
-                return Ok(page);
+            let size = event.bytes();
+            let is_full = page.events.len() >= limits.events || bytes + size > limits.bytes;
+            match page.events.last() {
+                Some(last) if is_full || event.apart > 0 => {
+                    page.upto = last.seq;
+                    return Ok(page);
+                }
+                None if event.apart > 0 => {
+                    let (from, to) = (after + 1, event.seq);
+                    return Err(PageError::Unreadable { from, to, reason: APART.to_owned() });
+                }
+                _ => {}
             }
             bytes += size;
             page.events.push(event.clone());

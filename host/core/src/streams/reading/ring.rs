@@ -7,7 +7,7 @@ use super::super::chunk::{Chunk, StoredChunk, StoredEvent};
 use super::super::name::StreamKey;
 use super::super::owner::Published;
 use super::super::rules::{Rule, Rules};
-use super::page::LOST;
+use super::page::{APART, LOST};
 use crate::ids::ShardId;
 use crate::port::stream_store::FeedSlice;
 
@@ -39,7 +39,7 @@ impl LiveEntry {
         let parts = published.parts.iter().enumerate().filter(|(_, part)| wants(&part.part.stream));
         let parts = parts.map(|(place, part)| {
             let (stream, from, to) = (part.part.stream.clone(), part.part.from, part.part.to);
-            let events = part.chunks.as_ref().map(|chunks| events_of(chunks, from, to));
+            let events = part.chunks.as_ref().and_then(|chunks| events_of(chunks, from, to));
             (place, LivePart { stream, from, to, events })
         });
         Self { shard: published.shard, pos: published.pos, parts: parts.collect() }
@@ -52,7 +52,7 @@ impl LiveEntry {
             let is_whole = rest.first <= part.from && rest.purged < part.from;
             let chunks: Option<Vec<_>> = chunks.iter().map(|stored| stored.chunk.clone().ok()).collect();
             let events = chunks.filter(|chunks| is_whole && covers(chunks, part.from, part.to));
-            let events = events.map(|chunks| events_of(&chunks, part.from, part.to));
+            let events = events.and_then(|chunks| events_of(&chunks, part.from, part.to));
             (place, LivePart { stream: part.stream.clone(), from: part.from, to: part.to, events })
         });
         Self { shard, pos: slice.record.pos, parts: parts.collect() }
@@ -70,10 +70,10 @@ fn covers(chunks: &[Arc<Chunk>], from: u64, to: u64) -> bool {
     chunks.iter().fold(from.saturating_sub(1), reached) >= to
 }
 
-/// Their events of a range.
-fn events_of(chunks: &[Arc<Chunk>], from: u64, to: u64) -> Vec<StoredEvent> {
-    let events = chunks.iter().flat_map(|chunk| &chunk.events);
-    events.filter(|event| (from..=to).contains(&event.seq)).cloned().collect()
+/// Their events of a range; none where a payload lies apart that wasn't read with them.
+fn events_of(chunks: &[Arc<Chunk>], from: u64, to: u64) -> Option<Vec<StoredEvent>> {
+    let events = chunks.iter().flat_map(|chunk| &chunk.events).filter(|event| (from..=to).contains(&event.seq));
+    events.map(|event| (event.apart == 0).then(|| event.clone())).collect()
 }
 
 /// The events of a range that is kept, or why they can't be read. A chunk that is unreadable or was lost isn't one that was trimmed: who
@@ -88,7 +88,7 @@ pub(super) fn kept_events(
     if !covers(&chunks, from, to) && rules.kept(Rule::CompareCoverage) {
         return Err(LOST.to_owned());
     }
-    Ok(events_of(&chunks, from, to))
+    events_of(&chunks, from, to).ok_or_else(|| APART.to_owned())
 }
 
 /// What a reader finds at its place.
@@ -107,6 +107,7 @@ pub struct Ring {
     next: u64,
     entries: VecDeque<Arc<LiveEntry>>,
     bytes: usize,
+    calls: u64,
 }
 
 impl Ring {
@@ -127,6 +128,16 @@ impl Ring {
         self.next += self.entries.len() as u64 + 1;
         self.entries.clear();
         self.bytes = 0;
+    }
+
+    /// There is something new, and it isn't in the ring: whoever has had everything looks for it, once.
+    pub fn call(&mut self) {
+        self.calls += 1;
+    }
+
+    /// How often readers were called.
+    pub fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Where a reader joins.

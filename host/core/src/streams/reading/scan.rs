@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::name::StreamName;
 use super::super::rules::{Rule, Rules};
-use super::page::LOST;
+use super::page::{APART, LOST};
 use super::token::ScanAt;
 use crate::port::stream_store::StreamSlice;
 use crate::streams::chunk::StoredEvent;
@@ -30,6 +30,21 @@ pub(super) struct Between {
     /// It had everything up to here; none = it had nothing.
     pub low: Option<u64>,
     pub feed: u64,
+}
+
+/// From this event on the slice has no payloads: the next look begins with it.
+fn ends_before(
+    seq: u64,
+    position: Option<u64>,
+    within: impl Fn(u64) -> ScanAt,
+    mut scanned: VecDeque<Scanned>,
+) -> Result<VecDeque<Scanned>, ScanStop> {
+    let before = seq.saturating_sub(1);
+    if scanned.is_empty() && position.is_some_and(|position| position >= before) {
+        return Err(ScanStop::Unreadable(APART.to_owned()));
+    }
+    scanned.push_back(Scanned::At(within(before)));
+    Ok(scanned)
 }
 
 /// Reads on in a stream, as far as a slice goes.
@@ -81,9 +96,13 @@ pub(super) fn scan(
                 return Ok(scanned);
             }
             let had = between.low.is_some_and(|low| event.pos > 0 && event.pos <= low);
-            if !(had && rules.kept(Rule::AgainFromEnd)) {
-                scanned.push_back(Scanned::Event(event.clone(), within(event.seq)));
+            if had && rules.kept(Rule::AgainFromEnd) {
+                continue;
             }
+            if event.apart > 0 {
+                return ends_before(event.seq, position, within, scanned);
+            }
+            scanned.push_back(Scanned::Event(event.clone(), within(event.seq)));
         }
         position = Some(chunk.last);
         scanned.push_back(Scanned::At(within(chunk.last)));

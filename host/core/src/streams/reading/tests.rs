@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::scan::{Between, ScanStop, Scanned, scan};
+use super::token::ScanAt;
 use super::*;
 use crate::ids::{ShardId, Tenant};
 use crate::port::stream_store::{FeedSlice, ScanFrom, StreamSlice};
@@ -14,7 +16,7 @@ use crate::streams::rules::Rules;
 use crate::time::UnixMillis;
 
 fn event(seq: u64) -> StoredEvent {
-    StoredEvent { seq, pos: seq * 10, packed: Bytes::from_static(&[]) }
+    StoredEvent { seq, pos: seq * 10, packed: Bytes::from_static(&[]), apart: 0 }
 }
 
 fn chunk(from: u64, last: u64, seqs: &[u64]) -> StoredChunk {
@@ -62,6 +64,41 @@ fn who_stands_before_a_dropped_tombstone_begins_anew_and_who_knew_of_the_mark_go
     purged.rest.purged = 4;
     let read = |after, base| page(&purged, after, base, PageLimits::default(), Rules::default()).is_ok();
     assert_eq!((read(3, 0), read(4, 0), read(0, 4), read(0, 3)), (false, true, true, false));
+}
+
+/// Events 1 to 4, of which only the first two came with their payloads.
+fn first_two() -> StreamSlice {
+    let StoredChunk { last, chunk } = chunk(0, 4, &[1, 2, 3, 4]);
+    let mut chunk = chunk.unwrap().as_ref().clone();
+    chunk.events[2..].iter_mut().for_each(|event| event.apart = 70_000);
+    slice(1, 4, vec![StoredChunk { last, chunk: Ok(Arc::new(chunk)) }])
+}
+
+#[test]
+fn a_page_and_a_scan_end_before_an_event_whose_payload_was_not_read() {
+    let slice = first_two();
+    assert_eq!(paged(&slice, 0, 9), Ok((vec![1, 2], 2, false)));
+    assert!(matches!(paged(&slice, 2, 9), Err(PageError::Unreadable { from: 3, to: 3, .. })), "never without it");
+
+    let name = StreamName::new("a").unwrap();
+    let within = |seq| ScanAt::Within { stream: name.clone(), seq, purged: 0 };
+    let scanned = |at: &ScanAt, low| scan(at, &name, &slice, Between { low, feed: 40 }, Rules::default());
+    let begun = scanned(&ScanAt::Behind(None), None).unwrap();
+    assert_eq!((begun.len(), begun.back()), (3, Some(&Scanned::At(within(2)))));
+    let again = scanned(&ScanAt::Behind(None), Some(20)).unwrap();
+    assert_eq!(again, [Scanned::At(within(2))], "what it had is behind it all the same");
+    assert!(matches!(scanned(&within(2), None), Err(ScanStop::Unreadable(_))));
+}
+
+#[test]
+fn a_live_entry_without_a_payload_has_its_readers_look_into_the_store() {
+    let StreamSlice { rest, chunks, .. } = first_two();
+    let entry = |from, to| {
+        let record = FeedRecord { pos: 1, at: UnixMillis(0), parts: vec![FeedPart { stream: stream("a"), from, to }] };
+        let slice = FeedSlice { record, parts: vec![(rest, chunks.clone())] };
+        LiveEntry::of_slice(ShardId(0), &slice, |_| true).parts[0].1.events.as_deref().map(seqs)
+    };
+    assert_eq!((entry(1, 2), entry(2, 4)), (Some(vec![1, 2]), None));
 }
 
 #[test]
@@ -125,6 +162,26 @@ fn a_reader_joins_the_ring_before_its_last_look() {
     assert_eq!(seqs(&reader.take_slice(&more, &ring).unwrap()), [3]);
     assert_eq!(reader.wants(), NamedWants::Live);
     assert_eq!(reader.take_live(&ring), Some(vec![]), "it had that");
+    assert!(reader.is_idle(&ring));
+}
+
+#[test]
+fn who_is_called_looks_into_the_store_once() {
+    let mut ring = Ring::default();
+    ring.call();
+    let mut reader = NamedReader::after(stream("a"), 2, PageLimits::default(), Rules::default());
+    reader.take_slice(&slice(1, 2, vec![]), &ring).unwrap();
+    // Between its two looks: the second one may have been before it.
+    ring.call();
+    reader.take_slice(&slice(1, 2, vec![]), &ring).unwrap();
+    assert!(reader.is_live() && !reader.is_idle(&ring));
+    assert_eq!((reader.take_live(&ring), reader.wants()), (Some(vec![]), NamedWants::Slice(2)));
+    // It finds nothing, and isn't called again.
+    reader.take_slice(&slice(1, 2, vec![]), &ring).unwrap();
+    assert!(reader.is_idle(&ring) && reader.wants() == NamedWants::Live);
+    ring.call();
+    reader.take_live(&ring).unwrap();
+    assert_eq!(seqs(&reader.take_slice(&slice(1, 3, vec![chunk(2, 3, &[3])]), &ring).unwrap()), [3]);
     assert!(reader.is_idle(&ring));
 }
 
@@ -306,13 +363,25 @@ fn a_scan_hands_on_what_is_before_an_unreadable_chunk_and_a_feed_tells_it_from_o
 #[test]
 fn a_selector_takes_what_it_names() {
     let packed = crate::streams::fixtures::new_event("x").packed;
-    let event = StoredEvent { seq: 1, pos: 1, packed };
+    let event = StoredEvent { seq: 1, pos: 1, packed, apart: 0 };
     let of = |resource_type: &str, id_prefix: &str| Selector::Resource {
         resource_type: resource_type.into(),
         id_prefix: id_prefix.into(),
     };
     assert!(of("TASK", "t-").takes(&event) && of("TASK", "").takes(&event));
     assert!(!of("TASK", "u").takes(&event) && !of("NODE", "").takes(&event));
+    let one = |resource_type: &str, resource_id: &str| Selector::OneResource {
+        resource_type: resource_type.into(),
+        resource_id: resource_id.into(),
+    };
+    assert!(one("TASK", "t-1").takes(&event));
+    assert!(!one("TASK", "t-").takes(&event) && !one("NODE", "t-1").takes(&event));
+    assert_ne!(one("TASK", "t-1").hash(), of("TASK", "t-1").hash());
+    assert_eq!(one("TASK", "t-1").resources(), Some(("TASK", ResourceIds::One("t-1"))));
+    assert_eq!(
+        (of("TASK", "t-").resources(), of("TASK", "").resources()),
+        (Some(("TASK", ResourceIds::Beginning("t-"))), None)
+    );
     assert!(!Selector::Node("n".into()).takes(&event));
     assert!(Selector::Prefix("a".into()).may_take(&stream("a.b").name));
     assert!(!Selector::Prefix("b".into()).may_take(&stream("a.b").name));

@@ -8,10 +8,14 @@
 //! |---|---|
 //! | `behind` | part: which streams are behind, and how far the mark may go |
 //! | `window` | one stream: its window, what is in flight, its checkpoint |
+//! | `room` | part: which windows are read, and which leave their room to others |
+//! | `record` | part: what commits write of it, and how far the mark goes |
 //! | `of_shard` | one relay of one shard |
 
 mod behind;
 mod of_shard;
+mod record;
+mod room;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -23,6 +27,7 @@ use std::collections::BTreeSet;
 
 use super::name::StreamKey;
 use super::records::{Checkpoint, StreamShardRecord, StreamWrite};
+use super::rules::Rule;
 use crate::ids::RelayName;
 
 /// A checkpoint that a commit writes, and which words of the broker are in it.
@@ -79,7 +84,7 @@ impl Relays {
         for relay in &self.list {
             let (written, mark) = relay.draft(beat, record, writes);
             record.marks.insert(relay.name().clone(), mark);
-            if relay.start() > 0 {
+            if relay.start() > 0 && relay.settings().rules.kept(Rule::StartIsKept) {
                 record.starts.insert(relay.name().clone(), relay.start());
             }
             flight.of.push((relay.name().clone(), written));

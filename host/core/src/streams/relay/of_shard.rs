@@ -1,16 +1,16 @@
 //! One relay of one shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Written;
 use super::behind::Work;
+use super::record::mark_of;
 use super::window::{OrderBy, Overtaken, RelayOutcome, RelaySend, Window};
 use crate::ids::{RelayName, Tenant};
 use crate::port::stream_store::{RelayPage, RelaySlice, StreamSlice};
 use crate::streams::limits;
 use crate::streams::name::{StreamKey, StreamPattern};
-use crate::streams::records::{Checkpoint, FeedRecord, StreamDead, StreamShardRecord, StreamWrite};
-use crate::streams::rules::{Rule, Rules};
+use crate::streams::records::{Checkpoint, FeedRecord, StreamShardRecord};
+use crate::streams::rules::Rules;
 use crate::time::Monotonic;
 
 #[derive(Clone, Debug)]
@@ -28,6 +28,12 @@ pub struct RelaySettings {
     /// Bounds of one stream's window, in events beyond its checkpoint, and of all of them in bytes.
     pub window_events: usize,
     pub window_bytes: usize,
+    /// Most streams that have something in memory.
+    pub windows_max: usize,
+    /// What one read brings, but for a chunk that has more by itself.
+    pub read_bytes: usize,
+    /// Most streams that gave their room up.
+    pub parked_max: usize,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
 }
@@ -44,6 +50,9 @@ impl RelaySettings {
             in_flight_max: limits::RELAY_INFLIGHT_DEFAULT,
             window_events: limits::RELAY_WINDOW_EVENTS,
             window_bytes: limits::RELAY_WINDOW_BYTES,
+            windows_max: limits::RELAY_WINDOWS_MAX,
+            read_bytes: limits::UPKEEP_BYTES_MAX,
+            parked_max: limits::RELAY_PARKED_MAX,
             rules: Rules::default(),
         }
     }
@@ -51,7 +60,7 @@ impl RelaySettings {
 
 /// Where the relay stands in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// It has taken the feed up to this record.
     Feed(u64),
     /// What it would read next was trimmed: it goes through all streams of the shard, and takes the feed up again after `then`. The mark
@@ -70,18 +79,22 @@ pub enum FeedTaken {
 /// A relay of a shard's streams.
 #[derive(Debug)]
 pub struct Relay {
-    settings: RelaySettings,
-    place: Place,
+    pub(super) settings: RelaySettings,
+    pub(super) place: Place,
     /// Events that the feed names up to here are left out, but in streams where an operator has sought.
     start: u64,
-    work: Work,
-    windows: BTreeMap<StreamKey, Window>,
+    pub(super) work: Work,
+    pub(super) windows: BTreeMap<StreamKey, Window>,
+    /// Streams of whose windows a commit has something to write.
+    pub(super) changed: BTreeSet<StreamKey>,
     /// The stream that was served last: they take turns.
     served: Option<StreamKey>,
     /// The stream that was read last: those behind it are read next, so that none waits for as long as others have something new.
-    read: Option<StreamKey>,
+    pub(super) read: Option<StreamKey>,
     /// Events that retention took before it had them.
     overtaken: u64,
+    /// Most events of a key that are sent together, behind each other in one call.
+    run_max: usize,
 }
 
 impl Relay {
@@ -97,10 +110,17 @@ impl Relay {
             start: start.unwrap_or(0),
             work: Work::default(),
             windows: BTreeMap::new(),
+            changed: BTreeSet::new(),
             served: None,
             read: None,
             overtaken: 0,
+            run_max: 1,
         }
+    }
+
+    /// Most events of a key that are sent together: whoever takes them keeps their order, and has none behind one that it doesn't take.
+    pub fn set_run_max(&mut self, run_max: usize) {
+        self.run_max = run_max;
     }
 
     pub fn name(&self) -> &RelayName {
@@ -154,8 +174,11 @@ impl Relay {
                 Place::Feed(pos) if next.pos == *pos + 1 => *pos = next.pos,
                 _ => break,
             }
-            for part in next.parts.iter().filter(|part| self.settings.streams.matches(&part.stream.name)) {
-                self.work.named(&part.stream, next.pos, part.to);
+            for part in &next.parts {
+                if self.takes(&part.stream) {
+                    self.work.named(&part.stream, next.pos, part.to);
+                    self.note_standing(&part.stream);
+                }
             }
         }
         match self.place {
@@ -177,56 +200,18 @@ impl Relay {
 
     /// Takes a page of all streams.
     pub fn take_streams(&mut self, page: &RelayPage, record: &StreamShardRecord) {
-        let Place::All { behind, then } = &mut self.place else { return };
+        let Place::All { then, .. } = self.place else { return };
         let since = mark_of(record, &self.settings.name);
         for found in &page.streams {
-            if self.settings.streams.matches(&found.stream.name) && found.checkpoint.upto < found.named_to {
+            if self.takes(&found.stream) && found.checkpoint.upto < found.named_to {
                 self.work.note(&found.stream, since, found.named_to);
+                self.note_standing(&found.stream);
             }
         }
-        match &page.last {
-            Some(last) => *behind = Some(last.clone()),
-            None => self.place = Place::Feed(*then),
-        }
-    }
-
-    /// Streams to read, with the number to read after: at most `count`, but for those that `is_left` says to leave for now. They are read as
-    /// far as there is room for all of them together: with nothing in memory there is always room for one.
-    pub fn windows_wanted(&self, count: usize, is_left: impl Fn(&StreamKey) -> bool) -> Vec<(StreamKey, u64)> {
-        let mut bytes = self.windows.values().map(Window::bytes).sum::<usize>();
-        let mut wanted = Vec::new();
-        for (stream, behind) in self.work.behind(self.read.as_ref()) {
-            let window = self.windows.get(stream);
-            // What is in memory of a stream mustn't keep the others out: it has more only while half of the room is free.
-            let is_loaded = window.is_some_and(|window| window.bytes() > 0);
-            let room = if is_loaded { self.settings.window_bytes / 2 } else { self.settings.window_bytes };
-            let after = bytes.saturating_add(limits::UPKEEP_BYTES_MAX);
-            if wanted.len() >= count || (after > self.settings.window_bytes && bytes > 0) {
-                break;
-            }
-            if (after <= room || bytes == 0)
-                && let Some(from) = self.wanted_from(window, behind.named_to)
-                && !is_left(stream)
-            {
-                wanted.push((stream.clone(), from));
-                bytes = after;
-            }
-        }
-        wanted
-    }
-
-    /// Whether a stream is still to be read after this number, as it was before it was read: the look brought nothing.
-    pub fn still_wants(&self, stream: &StreamKey, after: u64) -> bool {
-        let named_to = self.work.get(stream).map(|behind| behind.named_to);
-        named_to.is_some_and(|named_to| self.wanted_from(self.windows.get(stream), named_to) == Some(after))
-    }
-
-    /// After which number a stream is to be read, as far as it alone is concerned; none = not now.
-    fn wanted_from(&self, window: Option<&Window>, named_to: u64) -> Option<u64> {
-        let Some(window) = window else { return Some(0) };
-        let is_unread = window.is_fresh() || window.covered() < named_to;
-        let is_full = window.is_full(self.settings.window_events);
-        (is_unread && !is_full && !window.is_seeking()).then(|| window.covered())
+        self.place = match &page.last {
+            Some(last) => Place::All { behind: Some(last.clone()), then },
+            None => Place::Feed(then),
+        };
     }
 
     /// Takes what was read of a stream. Answers what retention took before the relay had it.
@@ -237,7 +222,7 @@ impl Relay {
             return None;
         }
         let overtaken = window.load(read, self.settings.order_by, self.start, self.settings.rules);
-        self.overtaken += overtaken.map_or(0, |range| range.to - range.from + 1);
+        self.overtaken += overtaken.map_or(0, |range| range.lost);
         self.work.reaches(stream, read.slice.rest.named_to(&read.slice.head));
         self.note_unsettled(stream);
         overtaken
@@ -254,7 +239,7 @@ impl Relay {
             if room == 0 {
                 break;
             }
-            let some = window.sends(stream, now, room, self.settings.rules);
+            let some = window.sends(stream, now, room, self.run_max, self.settings.rules);
             room -= some.len();
             if !some.is_empty() {
                 served = Some(stream.clone());
@@ -269,19 +254,32 @@ impl Relay {
 
     /// Takes what became of a send. False: the word is of no use any more.
     pub fn answer(&mut self, stream: &StreamKey, seq: u64, generation: u64, outcome: RelayOutcome) -> bool {
-        let rules = self.settings.rules;
-        self.windows.get_mut(stream).is_some_and(|window| window.answer(seq, generation, outcome, rules))
+        let Some(window) = self.windows.get_mut(stream) else { return false };
+        let is_of_use = window.answer(seq, generation, outcome, self.settings.rules);
+        self.note_standing(stream);
+        is_of_use
+    }
+
+    /// How often an event failed that isn't settled.
+    pub fn failures(&self, stream: &StreamKey, seq: u64) -> u32 {
+        self.windows.get(stream).map_or(0, |window| window.failures(seq))
+    }
+
+    /// Whoever has it go on has what failed tried anew.
+    pub fn forget_failures(&mut self) {
+        self.windows.values_mut().for_each(Window::forget_failures);
     }
 
     /// When something that failed may be sent again.
-    pub fn next_due(&self) -> Option<Monotonic> {
-        self.windows.values().filter_map(Window::next_due).min()
+    pub fn next_due(&self, now: Monotonic) -> Option<Monotonic> {
+        self.windows.values().filter_map(|window| window.next_due(now)).min()
     }
 
     /// An operator's wish: the stream goes on after `upto`, with its checkpoint as it is stored. What is in flight ends first.
     pub fn seek(&mut self, stream: &StreamKey, checkpoint: &Checkpoint, upto: u64) {
         let window = self.windows.entry(stream.clone()).or_insert_with(|| Window::new(checkpoint.clone()));
         window.seek_to(upto);
+        self.note_standing(stream);
     }
 
     /// Streams in which a seek waits for nothing but a look at what is kept ([`Self::seek_look`]).
@@ -295,104 +293,11 @@ impl Relay {
     pub fn seek_look(&mut self, stream: &StreamKey, slice: &StreamSlice, beat: u64) {
         if let Some(window) = self.windows.get_mut(stream) {
             window.seek_look(slice, beat);
+            self.note_standing(stream);
         }
     }
 
     pub(super) fn is_seeking(&self, stream: &StreamKey) -> bool {
         self.windows.get(stream).is_some_and(Window::is_seeking)
     }
-
-    /// Writes checkpoints, dead letters and ranges that were overtaken; answers how far the mark goes.
-    pub(super) fn draft(
-        &self,
-        beat: u64,
-        record: &StreamShardRecord,
-        writes: &mut Vec<StreamWrite>,
-    ) -> (Vec<Written>, u64) {
-        let mut written = Vec::new();
-        let mut mark = match self.place {
-            Place::Feed(pos) => pos,
-            Place::All { .. } => mark_of(record, &self.settings.name),
-        };
-        for (stream, window) in &self.windows {
-            let Some(next) = window.draft(stream, beat, self.settings.rules) else { continue };
-            if window.is_seeking() {
-                // Where the feed names what comes after it is known when it was read.
-                mark = 0;
-            } else {
-                self.draft_words(stream, window, writes);
-            }
-            let (relay, stream, checkpoint) = (self.settings.name.clone(), stream.clone(), next.checkpoint.clone());
-            writes.push(StreamWrite::PutCheckpoint { relay, stream, checkpoint });
-            written.push(next);
-        }
-        for (stream, behind) in self.work.iter() {
-            let next = written.iter().find(|next| next.stream == *stream).map(|next| &next.checkpoint);
-            mark = mark.min(self.may_mark(stream, behind.since, behind.named_to, next));
-        }
-        (written, mark)
-    }
-
-    fn draft_words(&self, stream: &StreamKey, window: &Window, writes: &mut Vec<StreamWrite>) {
-        for (seq, packed, why) in window.refusals() {
-            let (relay, stream, why) = (self.settings.name.clone(), stream.clone(), why.clone());
-            let dead = StreamDead::Relay { relay, stream, seq, packed: packed.clone(), why };
-            writes.push(StreamWrite::PutDead(Box::new(dead)));
-        }
-        for range in window.overtaken() {
-            let (relay, stream) = (self.settings.name.clone(), stream.clone());
-            writes.push(StreamWrite::NoteOvertaken { relay, stream, from: range.from, to: range.to });
-        }
-    }
-
-    /// How far a stream lets the mark go, with its checkpoint as the commit leaves it.
-    fn may_mark(&self, stream: &StreamKey, since: u64, named_to: u64, next: Option<&Checkpoint>) -> u64 {
-        let rules = self.settings.rules;
-        let window = self.windows.get(stream);
-        let unsettled = window.and_then(|window| match next {
-            Some(next) => window.first_unsettled(next),
-            None => window.first_unsettled(window.checkpoint()),
-        });
-        let upto = next.map(|next| next.upto).or_else(|| window.map(Window::upto)).unwrap_or(0);
-        match unsettled {
-            _ if !rules.kept(Rule::MarkWaits) => u64::MAX,
-            Some(pos) => since.max(pos.saturating_sub(1)),
-            // All that was named is settled. What was named since comes by the feed. A window that wasn't read says nothing: behind a seek
-            // it isn't known yet what was named.
-            None if upto >= named_to && !window.is_some_and(Window::is_fresh) => u64::MAX,
-            // Nothing of it is in memory, perhaps because nothing of it is left: its checkpoint doesn't say so yet.
-            None if !rules.kept(Rule::MarkWaitsForTrimmed) => u64::MAX,
-            None => since,
-        }
-    }
-
-    pub(super) fn applied(&mut self, written: Written) {
-        let stream = written.stream.clone();
-        let Some(window) = self.windows.get_mut(&stream) else { return };
-        let was_seek = written.checkpoint.generation != window.checkpoint().generation;
-        window.applied(written, self.settings.rules);
-        if was_seek {
-            // It may go back behind all that the feed still names.
-            self.work.note(&stream, 0, 0);
-            return;
-        }
-        self.note_unsettled(&stream);
-    }
-
-    /// A stream's first unsettled event lets the mark go further; a stream without one is done with.
-    fn note_unsettled(&mut self, stream: &StreamKey) {
-        let Some(window) = self.windows.get(stream) else { return };
-        if let Some(pos) = window.first_unsettled(window.checkpoint()) {
-            self.work.first_unsettled(stream, pos);
-        }
-        let is_done = self.work.get(stream).is_none_or(|behind| window.upto() >= behind.named_to);
-        if is_done && window.is_idle() && !window.is_fresh() {
-            self.work.caught_up(stream);
-            self.windows.remove(stream);
-        }
-    }
-}
-
-fn mark_of(record: &StreamShardRecord, name: &RelayName) -> u64 {
-    record.marks.get(name).copied().unwrap_or(0)
 }

@@ -20,7 +20,7 @@ fn stored(first: u64, resources: &str) -> RelaySlice {
     let last = first + resources.len() as u64 - 1;
     let events = resources.chars().zip(first..).map(|(resource, seq)| {
         let event = Event { resource_id: resource.to_string(), ..event(&format!("e{seq}")) };
-        StoredEvent { seq, pos: seq, packed: envelope::pack(&event).into() }
+        StoredEvent { seq, pos: seq, packed: envelope::pack(&event).into(), apart: 0 }
     });
     let chunk = Chunk { from: first - 1, last, total: 0, at: UnixMillis(0), events: events.collect() };
     let chunks = vec![StoredChunk { last, chunk: Ok(Arc::new(chunk)) }];
@@ -46,7 +46,7 @@ fn relay(read: &RelaySlice) -> Relays {
     let last = read.slice.head.last;
     assert_eq!(relay.feed_wanted(&record(last)), Some(0));
     relay.take_feed(&(1..=last).map(named).collect::<Vec<_>>(), &record(last));
-    assert_eq!(relay.windows_wanted(9, |_| false), [(stream("a"), 0)]);
+    assert_eq!(relay.windows_wanted(9, Monotonic::default(), |_| false), [(stream("a"), 0)]);
     relay.take_window(&stream("a"), read);
     Relays::new(vec![relay])
 }
@@ -91,6 +91,21 @@ fn commit(relays: &mut Relays) -> (Option<(u64, Vec<u64>)>, u64) {
 }
 
 #[test]
+fn a_window_ends_before_an_event_whose_payload_was_not_read_and_goes_on_with_it() {
+    let whole = stored(1, "abc");
+    let mut read = whole.clone();
+    let stored = &mut read.slice.chunks[0];
+    let mut chunk = stored.chunk.clone().unwrap().as_ref().clone();
+    chunk.events[1].apart = 70_000;
+    stored.chunk = Ok(Arc::new(chunk));
+    let mut relays = relay(&read);
+    assert_eq!(sent(&mut relays), [1]);
+    assert_eq!(one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false), [(stream("a"), 1)]);
+    one(&mut relays).take_window(&stream("a"), &whole);
+    assert_eq!(sent(&mut relays), [2, 3]);
+}
+
+#[test]
 fn of_a_key_the_earliest_unsettled_event_goes_and_the_checkpoint_is_the_settled_run() {
     let mut relays = relay(&stored(1, "abab"));
     assert_eq!(sent(&mut relays), [1, 2]);
@@ -100,7 +115,7 @@ fn of_a_key_the_earliest_unsettled_event_goes_and_the_checkpoint_is_the_settled_
     answer(&mut relays, 4, RelayOutcome::Acknowledged);
     answer(&mut relays, 1, RelayOutcome::Again(Monotonic(Duration::from_secs(1))));
     assert_eq!(sent(&mut relays), [0_u64; 0]);
-    assert_eq!(one(&mut relays).next_due(), Some(Monotonic(Duration::from_secs(1))));
+    assert_eq!(one(&mut relays).next_due(Monotonic::default()), Some(Monotonic(Duration::from_secs(1))));
     let again = one(&mut relays).sends(Monotonic(Duration::from_secs(1)), 99);
     assert_eq!(again.iter().map(|send| send.seq).collect::<Vec<_>>(), [1]);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
@@ -109,6 +124,65 @@ fn of_a_key_the_earliest_unsettled_event_goes_and_the_checkpoint_is_the_settled_
     answer(&mut relays, 3, RelayOutcome::Acknowledged);
     assert_eq!(commit(&mut relays), (Some((4, vec![])), 4));
     assert_eq!(one(&mut relays).streams_behind(), 0);
+}
+
+#[test]
+fn of_a_key_the_earliest_unsettled_events_go_together_where_runs_are_kept() {
+    let mut relays = relay(&stored(1, "aabaaba"));
+    one(&mut relays).set_run_max(3);
+    assert_eq!(sent(&mut relays), [1, 2, 3, 4, 6], "three of a, and all of b");
+    answer(&mut relays, 1, RelayOutcome::Acknowledged);
+    assert_eq!(sent(&mut relays), [0_u64; 0], "others of a are under way");
+    // The second failed, and the third went back untried.
+    answer(&mut relays, 2, RelayOutcome::Failed(Monotonic(Duration::from_secs(2))));
+    answer(&mut relays, 4, RelayOutcome::Again(Monotonic(Duration::from_secs(1))));
+    let at = |relays: &mut Relays, secs: u64| -> Vec<u64> {
+        one(relays).sends(Monotonic(Duration::from_secs(secs)), 99).iter().map(|send| send.seq).collect()
+    };
+    assert_eq!(at(&mut relays, 1), [0_u64; 0], "nothing overtakes it");
+    assert_eq!(at(&mut relays, 2), [2, 4, 5]);
+    answer(&mut relays, 2, refused());
+    answer(&mut relays, 4, RelayOutcome::Again(Monotonic::default()));
+    answer(&mut relays, 5, RelayOutcome::Again(Monotonic::default()));
+    assert_eq!(at(&mut relays, 3), [0_u64; 0], "its dead letter isn't durable yet");
+    let (flight, ..) = drafted(&relays);
+    relays.applied(flight);
+    assert_eq!(at(&mut relays, 3), [4, 5, 7]);
+}
+
+#[test]
+fn what_goes_back_behind_one_that_failed_is_nothing_to_wake_for() {
+    let now = Monotonic::default();
+    let later = Monotonic(Duration::from_secs(30));
+    for is_first_told_first in [true, false] {
+        let mut relays = relay(&stored(1, "aaa"));
+        one(&mut relays).set_run_max(3);
+        assert_eq!(sent(&mut relays), [1, 2, 3]);
+        let mut answers =
+            vec![(1, RelayOutcome::Failed(later)), (2, RelayOutcome::Again(now)), (3, RelayOutcome::Again(now))];
+        if !is_first_told_first {
+            answers.reverse();
+        }
+        for (seq, outcome) in answers {
+            answer(&mut relays, seq, outcome);
+        }
+        assert_eq!(one(&mut relays).next_due(now), Some(later));
+        assert_eq!(one(&mut relays).sends(later, 99).len(), 3);
+    }
+}
+
+#[test]
+fn what_has_no_key_goes_alone_where_runs_are_kept_too() {
+    let settings = RelaySettings {
+        order_by: OrderBy::Node,
+        ..RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap())
+    };
+    let mut relay = Relay::new(settings, &record(0));
+    relay.take_feed(&(1..=2).map(named).collect::<Vec<_>>(), &record(2));
+    relay.take_window(&stream("a"), &stored(1, "ab"));
+    relay.set_run_max(9);
+    let seqs: Vec<u64> = relay.sends(Monotonic::default(), 99).iter().map(|send| send.seq).collect();
+    assert_eq!(seqs, [1], "the events of no node have no key that a transport could keep them in order by");
 }
 
 #[test]
@@ -151,7 +225,7 @@ fn a_stream_that_wasnt_read_holds_the_mark() {
     sent(&mut relays);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
     assert_eq!(commit(&mut relays), (Some((1, vec![])), 1));
-    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("b"), 0)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false), [(stream("b"), 0)]);
 }
 
 #[test]
@@ -179,7 +253,7 @@ fn a_seek_waits_for_what_is_in_flight_and_later_words_for_it_are_dropped() {
     assert_eq!(generation, Some((1, 0)));
     relays.applied(flight);
     assert!(!one(&mut relays).answer(&stream("a"), 3, 0, RelayOutcome::Acknowledged));
-    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("a"), 0)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false), [(stream("a"), 0)]);
     let sought = RelaySlice { checkpoint: Checkpoint { generation: 1, ..Checkpoint::default() }, ..read };
     one(&mut relays).take_window(&stream("a"), &sought);
     assert_eq!(sent(&mut relays), [1, 2, 3]);
@@ -230,7 +304,7 @@ fn who_finds_the_feed_trimmed_goes_through_all_streams_while_the_mark_stays() {
     assert_eq!(relay.streams_wanted(), Some(Some(&stream("b"))));
     relay.take_streams(&RelayPage::default(), &record(6));
     assert_eq!((relay.streams_wanted(), relay.feed_wanted(&record(6))), (None, None));
-    assert_eq!(relay.windows_wanted(9, |_| false), [(stream("a"), 0)]);
+    assert_eq!(relay.windows_wanted(9, Monotonic::default(), |_| false), [(stream("a"), 0)]);
     assert_eq!(drafted(&Relays::new(vec![relay])).3, 0);
 }
 
@@ -249,18 +323,21 @@ fn behind_an_event_that_cant_be_sent_there_are_only_so_many_marks() {
         answer(&mut relays, seq, RelayOutcome::Acknowledged);
     }
     assert_eq!(commit(&mut relays).0, Some((0, vec![2, 3, 4])));
-    assert!(one(&mut relays).windows_wanted(9, |_| false).is_empty(), "three marks and the event are four");
+    assert!(
+        one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false).is_empty(),
+        "three marks and the event are four"
+    );
     // The next owner has to read, or it would never know what is to be sent.
     let mut relay = Relay::new(RelaySettings { window_events: 4, ..one(&mut relays).settings().clone() }, &record(0));
     relay.take_feed(&(1..=8).map(named).collect::<Vec<_>>(), &record(8));
     read.checkpoint.done = (2..=4).collect();
     relay.take_window(&stream("a"), &read);
     let mut relays = Relays::new(vec![relay]);
-    assert!(one(&mut relays).windows_wanted(9, |_| false).is_empty());
+    assert!(one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false).is_empty());
     assert_eq!(sent(&mut relays), [1]);
     answer(&mut relays, 1, RelayOutcome::Acknowledged);
     assert_eq!(commit(&mut relays).0, Some((4, vec![])));
-    assert_eq!(one(&mut relays).windows_wanted(9, |_| false), [(stream("a"), 4)]);
+    assert_eq!(one(&mut relays).windows_wanted(9, Monotonic::default(), |_| false), [(stream("a"), 4)]);
 }
 
 #[test]
@@ -273,28 +350,28 @@ fn windows_have_no_more_in_memory_than_their_room_and_streams_take_turns() {
         relay.take_feed(&[of("a", 1), of("b", 2), of("c", 3)], &record(3));
         relay
     };
-    let wanted = |relay: &Relay| {
-        let wanted = relay.windows_wanted(9, |_| false).into_iter();
+    let wanted = |relay: &mut Relay| {
+        let wanted = relay.windows_wanted(9, Monotonic::default(), |_| false).into_iter();
         wanted.map(|(stream, after)| (stream.name.as_str().to_owned(), after)).collect::<Vec<_>>()
     };
     let mut relay = begin(UPKEEP_BYTES_MAX);
-    assert_eq!(wanted(&relay), [("a".to_owned(), 0)]);
+    assert_eq!(wanted(&mut relay), [("a".to_owned(), 0)]);
     relay.take_window(&stream("a"), &stored(1, "aa"));
-    assert!(wanted(&relay).is_empty(), "a stream without a window waits for its room, too");
+    assert!(wanted(&mut relay).is_empty(), "a stream without a window waits for its room, too");
     let mut relays = Relays::new(vec![relay]);
     for seq in [1, 2] {
         assert_eq!(sent(&mut relays), [seq]);
         answer(&mut relays, seq, RelayOutcome::Acknowledged);
     }
     commit(&mut relays);
-    assert_eq!(wanted(&*one(&mut relays)), [("b".to_owned(), 0)], "what was sent makes room");
+    assert_eq!(wanted(one(&mut relays)), [("b".to_owned(), 0)], "what was sent makes room");
 
     let mut relay = begin(6 * UPKEEP_BYTES_MAX);
     relay.take_window(&stream("a"), &stored(1, "a"));
     assert!(!relay.still_wants(&stream("a"), 0) && relay.still_wants(&stream("a"), 1));
     let turns = [("b".to_owned(), 0), ("c".to_owned(), 0)];
-    assert_eq!(wanted(&relay), turns, "the last one has more only while half of the room is free");
-    let left = relay.windows_wanted(9, |of| *of == stream("b"));
+    assert_eq!(wanted(&mut relay), turns, "the last one has more only while half of the room is free");
+    let left = relay.windows_wanted(9, Monotonic::default(), |of| *of == stream("b"));
     assert_eq!(left, [(stream("c"), 0), (stream("a"), 1)]);
 }
 
@@ -333,4 +410,147 @@ fn one_that_begins_with_the_latest_leaves_out_what_was_there_and_a_seek_goes_bef
     assert_eq!(relay.take_window(&stream("a"), &trimmed), None, "what went was before its start");
     let mut relay = Relay::new(settings.clone(), &record(1));
     assert!(relay.take_window(&stream("a"), &trimmed).is_some());
+}
+
+#[test]
+fn a_stream_that_cant_be_sent_leaves_its_room_to_others_and_comes_back_when_it_is_due() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let settings = RelaySettings { window_bytes: 1, read_bytes: 1, ..settings };
+    let mut relay = Relay::new(settings, &record(0));
+    let of = |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+    relay.take_feed(&[of("a", 1), of("b", 2)], &record(2));
+    relay.take_window(&stream("a"), &stored(1, "ab"));
+    let at = |seconds| Monotonic(Duration::from_secs(seconds));
+    let wanted = |relays: &mut Relays, seconds| {
+        let wanted = one(relays).windows_wanted(9, at(seconds), |_| false).into_iter();
+        wanted.map(|(stream, after)| (stream.name.as_str().to_owned(), after)).collect::<Vec<_>>()
+    };
+    let mut relays = Relays::new(vec![relay]);
+    assert!(wanted(&mut relays, 0).is_empty(), "what can be sent keeps its room");
+    assert_eq!(sent(&mut relays), [1, 2]);
+    answer(&mut relays, 1, RelayOutcome::Again(at(5)));
+    assert!(wanted(&mut relays, 0).is_empty(), "some of it is under way");
+    answer(&mut relays, 2, RelayOutcome::Acknowledged);
+    assert!(wanted(&mut relays, 0).is_empty(), "an acknowledgement isn't recorded");
+    assert_eq!(commit(&mut relays), (Some((0, vec![2])), 0));
+    assert_eq!(wanted(&mut relays, 0), [("b".to_owned(), 0)]);
+    assert_eq!(one(&mut relays).window_bytes(), 0);
+    assert_eq!((commit(&mut relays), one(&mut relays).streams_behind()), ((None, 0), 2), "it holds the mark");
+
+    one(&mut relays).take_window(&stream("b"), &stored(1, "ab"));
+    assert_eq!(sent(&mut relays), [1, 2]);
+    for seq in [1, 2] {
+        assert!(one(&mut relays).answer(&stream("b"), seq, 0, RelayOutcome::Acknowledged));
+    }
+    commit(&mut relays);
+    assert!(wanted(&mut relays, 4).is_empty(), "nothing of it is due");
+    assert_eq!((one(&mut relays).next_due(at(4)), one(&mut relays).next_due(at(5))), (Some(at(5)), None));
+    assert_eq!(wanted(&mut relays, 5), [("a".to_owned(), 0)]);
+    let checkpoint = Checkpoint { done: [2].into(), ..Checkpoint::default() };
+    one(&mut relays).take_window(&stream("a"), &RelaySlice { checkpoint, ..stored(1, "ab") });
+    assert_eq!(sent(&mut relays), [0_u64; 0], "it is sent again when it may be");
+    let again = one(&mut relays).sends(at(5), 99);
+    assert_eq!(again.iter().map(|send| send.seq).collect::<Vec<_>>(), [1]);
+    answer(&mut relays, 1, RelayOutcome::Acknowledged);
+    assert_eq!(commit(&mut relays).0, Some((2, vec![])));
+    assert_eq!((one(&mut relays).streams_behind(), one(&mut relays).next_due(at(5))), (0, None));
+}
+
+#[test]
+fn only_so_many_streams_leave_their_room() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let settings = RelaySettings { window_bytes: 1, read_bytes: 1, parked_max: 1, ..settings };
+    let mut relay = Relay::new(settings, &record(0));
+    let of = |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 1 }], ..named(pos) };
+    relay.take_feed(&[of("a", 1), of("b", 2), of("c", 3)], &record(3));
+    let later = Monotonic(Duration::from_secs(5));
+    for (name, next) in [("a", Some("b")), ("b", None)] {
+        relay.take_window(&stream(name), &stored(1, "a"));
+        assert_eq!(relay.sends(Monotonic::default(), 9).len(), 1);
+        assert!(relay.answer(&stream(name), 1, 0, RelayOutcome::Again(later)));
+        let wanted = relay.windows_wanted(9, Monotonic::default(), |_| false);
+        assert_eq!(wanted, next.map(|next| (stream(next), 0)).into_iter().collect::<Vec<_>>(), "behind {name}");
+    }
+    // Once it is sent there is room again.
+    assert_eq!(relay.sends(later, 9).len(), 1);
+    assert!(relay.answer(&stream("b"), 1, 0, RelayOutcome::Acknowledged));
+    let mut relays = Relays::new(vec![relay]);
+    commit(&mut relays);
+    assert_eq!(one(&mut relays).windows_wanted(1, Monotonic::default(), |_| false), [(stream("c"), 0)]);
+}
+
+#[test]
+fn only_so_many_streams_are_in_memory() {
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let mut relay = Relay::new(RelaySettings { windows_max: 2, ..settings }, &record(0));
+    let of = |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+    relay.take_feed(&[of("a", 1), of("b", 2), of("c", 3)], &record(3));
+    let wanted = |relay: &mut Relay| relay.windows_wanted(9, Monotonic::default(), |_| false);
+    assert_eq!(wanted(&mut relay), [(stream("a"), 0), (stream("b"), 0)]);
+    relay.take_window(&stream("a"), &stored(1, "aa"));
+    assert_eq!(wanted(&mut relay), [(stream("b"), 0)]);
+    relay.take_window(&stream("b"), &stored(1, "aa"));
+    assert!(wanted(&mut relay).is_empty());
+    assert_eq!(relay.sends(Monotonic::default(), 9).len(), 2);
+    assert!(relay.answer(&stream("a"), 1, 0, RelayOutcome::Again(Monotonic(Duration::from_secs(5)))));
+    assert_eq!(wanted(&mut relay), [(stream("c"), 0)], "one of which nothing can be sent makes room here, too");
+}
+
+#[test]
+fn what_was_settled_beyond_the_checkpoint_isnt_lost_when_it_is_trimmed() {
+    let trimmed = |done: &[u64]| {
+        let mut read = stored(4, "a");
+        read.checkpoint.done = done.iter().copied().collect();
+        read
+    };
+    let mut relays = relay(&trimmed(&[2]));
+    assert_eq!(one(&mut relays).overtaken(), 2);
+    assert!(one(&mut relays).has_to_record(&stream("a")));
+    let mut relays = relay(&trimmed(&[1, 2, 3]));
+    assert_eq!(one(&mut relays).overtaken(), 0);
+    assert!(one(&mut relays).has_to_record(&stream("a")), "the checkpoint moves all the same");
+    let (flight, writes, checkpoint, mark) = drafted(&relays);
+    assert!(!writes.iter().any(|write| matches!(write, StreamWrite::NoteOvertaken { .. })));
+    assert_eq!((checkpoint, mark), (Some((3, vec![])), 3));
+    relays.applied(flight);
+    assert!(!one(&mut relays).has_to_record(&stream("a")));
+}
+
+#[test]
+fn failures_are_counted_until_their_event_is_settled_or_gone() {
+    let read = stored(1, "ab");
+    let settings = RelaySettings::new(RelayName::new("out").unwrap(), StreamPattern::parse("**").unwrap());
+    let settings = RelaySettings { window_bytes: 1, read_bytes: 1, ..settings };
+    let at = |seconds| Monotonic(Duration::from_secs(seconds));
+    let mut relay = Relay::new(settings, &record(0));
+    let of = |name, pos| FeedRecord { parts: vec![FeedPart { stream: stream(name), from: 1, to: 2 }], ..named(pos) };
+    relay.take_feed(&[of("a", 1), of("b", 2)], &record(2));
+    relay.take_window(&stream("a"), &read);
+    let failed = |relay: &Relay| [1, 2].map(|seq| relay.failures(&stream("a"), seq));
+    for (now, before) in [(0, 0), (1, 1)] {
+        let sends = relay.sends(at(now), 9);
+        assert_eq!(sends.iter().map(|send| (send.seq, send.failed)).collect::<Vec<_>>(), [(1, before), (2, before)]);
+        for seq in [1, 2] {
+            assert!(relay.answer(&stream("a"), seq, 0, RelayOutcome::Failed(at(now + 1))));
+        }
+    }
+    assert_eq!(failed(&relay), [2, 2]);
+    // Its room goes to another stream, and what was counted stays; retention takes the first event meanwhile.
+    assert_eq!(relay.windows_wanted(9, at(1), |_| false), [(stream("b"), 0)]);
+    assert_eq!((relay.window_bytes(), failed(&relay)), (0, [2, 2]));
+    relay.take_window(&stream("a"), &stored(2, "b"));
+    assert_eq!((failed(&relay), relay.overtaken()), ([0, 2], 1));
+    assert_eq!(relay.sends(at(2), 9).iter().map(|send| (send.seq, send.failed)).collect::<Vec<_>>(), [(2, 2)]);
+    // A broker that isn't there counts against nobody.
+    assert!(relay.answer(&stream("a"), 2, 0, RelayOutcome::Again(at(2))));
+    assert_eq!(failed(&relay), [0, 2]);
+    relay.forget_failures();
+    assert_eq!(relay.sends(at(2), 9).first().map(|send| send.failed), Some(0));
+    assert!(relay.answer(&stream("a"), 2, 0, RelayOutcome::Failed(at(3))));
+    // A seek sends it anew.
+    relay.seek(&stream("a"), &Checkpoint::default(), 1);
+    relay.seek_look(&stream("a"), &stored(2, "b").slice, 9);
+    let mut relays = Relays::new(vec![relay]);
+    commit(&mut relays);
+    assert_eq!(failed(&*one(&mut relays)), [0, 0]);
 }

@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::index::unindex;
 use super::{Act, Compaction, UpkeepView, is_older};
+use crate::streams::blob;
 use crate::streams::chunk::{Chunk, StoredEvent};
 use crate::streams::envelope::EventHead;
 use crate::streams::event::Op;
 use crate::streams::exact::chunk_key;
-use crate::streams::records::{StreamRest, StreamWrite};
+use crate::streams::limits::UPKEEP_ROWS_MAX;
+use crate::streams::records::{Resource, StreamRest, StreamWrite};
 use crate::streams::rules::{Rule, Rules};
 use crate::time::UnixMillis;
 
@@ -32,12 +35,21 @@ pub fn compact(
     let mut carried: Option<u64> = None;
     let newest = view.chunks.last().map(|chunk| chunk.last);
     for chunk in &view.chunks {
+        // What follows is for the next act.
+        if carried.is_none() && writes.len() >= UPKEEP_ROWS_MAX {
+            break;
+        }
         let from = carried.take().unwrap_or(chunk.from);
         if chunk.last > end && from == chunk.from {
             break;
         }
         let kept = if chunk.last > end { chunk.events.clone() } else { pass.kept(chunk, &mut rest) };
         gone += (chunk.events.len() - kept.len()) as u64;
+        if kept.len() != chunk.events.len() {
+            let is_kept = |seq: u64| kept.binary_search_by_key(&seq, |event| event.seq).is_ok();
+            writes.extend(blob::delete_of(&view.stream, chunk.events.iter().filter(|event| !is_kept(event.seq))));
+            writes.extend(unindex(view, chunk, |_: &Resource, seq: u64| is_kept(seq)));
+        }
         let key = chunk_key(chunk, rules);
         if kept.is_empty() && Some(chunk.last) != newest {
             carried = Some(from);
@@ -55,9 +67,6 @@ pub fn compact(
     }
     Some(Act::of(view, writes, gone))
 }
-
-/// A resource: its type and its id.
-pub type Resource = (String, String);
 
 /// The number of each resource's latest event, of all that a pass has seen. It holds no more than a bound: where a stream has more resources,
 /// the pass is about the first of them in the order of their names, and the next one about those behind.
@@ -123,7 +132,7 @@ impl Latest {
 }
 
 /// Whose event it is, and whether it deletes that; none = it can't be read.
-fn resource(event: &StoredEvent) -> Option<(Resource, bool)> {
+pub(super) fn resource(event: &StoredEvent) -> Option<(Resource, bool)> {
     let head = EventHead::of(&event.packed).ok()?;
     Some(((head.resource_type.to_owned(), head.resource_id.to_owned()), head.op == Op::DELETE))
 }

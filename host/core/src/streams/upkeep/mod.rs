@@ -9,18 +9,21 @@
 //! | `trim` | retention: whole chunks from the front |
 //! | `compact` | the last event of each resource stays |
 //! | `due` | when the age of an idle stream is looked at |
+//! | `index` | where in a stream a resource has events |
 
 mod compact;
 mod due;
+mod index;
 mod merge;
 mod trim;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use compact::{Latest, Resource, compact};
+pub use compact::{Latest, compact};
 pub use due::due;
-pub use merge::{MergeSettings, merge, waiting};
+pub use index::Indexing;
+pub use merge::{MergeSettings, Merged, merge, sealed_to, waiting};
 pub use trim::trim;
 
 use super::chunk::Chunk;
@@ -99,6 +102,11 @@ impl Act {
         self.rest().is_some_and(|rest| rest.purged > before.purged)
     }
 
+    /// Up to where the index of resources goes with it, if it goes further.
+    pub fn indexed_to(&self, before: &StreamRest) -> Option<u64> {
+        self.rest().map(|rest| rest.indexed).filter(|indexed| *indexed > before.indexed)
+    }
+
     /// What is kept of the stream after it, if that changes.
     pub(super) fn rest(&self) -> Option<StreamRest> {
         self.writes.iter().find_map(|write| match write {
@@ -126,7 +134,7 @@ mod fixtures {
     pub fn stored(seq: u64, resource: &str) -> StoredEvent {
         let op = if resource.chars().all(char::is_uppercase) { Op::DELETE } else { Op::UPDATE };
         let event = Event { resource_id: resource.to_lowercase(), op, ..event(&format!("e{seq}")) };
-        StoredEvent { seq, pos: seq * 10, packed: envelope::pack(&event).into() }
+        StoredEvent { seq, pos: seq * 10, packed: envelope::pack(&event).into(), apart: 0 }
     }
 
     /// Chunks of resources, one after another from number 1 on.

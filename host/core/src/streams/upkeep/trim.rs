@@ -1,8 +1,11 @@
 //! Retention: whole chunks leave from the front. At least the limit stays, and at most one chunk more.
 
+use super::index::unindex;
 use super::{Act, Retention, UpkeepView, is_older};
+use crate::streams::blob;
 use crate::streams::chunk::Chunk;
 use crate::streams::exact::chunk_key;
+use crate::streams::limits::UPKEEP_ROWS_MAX;
 use crate::streams::records::StreamWrite;
 use crate::streams::rules::Rules;
 use crate::time::UnixMillis;
@@ -18,12 +21,14 @@ pub fn trim(view: &UpkeepView, retention: &Retention, now: UnixMillis, rules: Ru
     };
     let (mut rest, mut writes, mut events) = (view.rest, Vec::new(), 0);
     for chunk in &view.chunks {
-        if !is_over(chunk) || chunk.last > view.free_to {
+        if !is_over(chunk) || chunk.last > view.free_to || writes.len() >= UPKEEP_ROWS_MAX {
             break;
         }
         rest.first = chunk.last + 1;
         rest.gone = chunk.events.iter().map(|event| event.pos).fold(rest.gone, u64::max);
         events += chunk.events.len() as u64;
+        writes.extend(blob::delete_of(&view.stream, &chunk.events));
+        writes.extend(unindex(view, chunk, |_, _| false));
         writes.push(StreamWrite::DeleteChunk { stream: view.stream.clone(), key: chunk_key(chunk, rules) });
     }
     if rest.first <= view.rest.first {

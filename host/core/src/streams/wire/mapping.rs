@@ -314,7 +314,7 @@ mod tests {
         let mapping = Mapping::new(&plan(), Broker::Nats).unwrap();
         let fault = |packed: &[u8]| mapping.delivery(&stream(), 7, packed, 1, 1).unwrap_err().fault();
         assert_eq!(fault(&[0xFF]).code, "STORAGE.CORRUPT");
-        let blob = Body::Blob { blob: "b".into(), bytes: 9, type_url: None };
+        let blob = Body::Blob { bytes: 9, crc: 1, type_url: None };
         assert_eq!(fault(&envelope::pack(&Event { body: blob, ..full() })).code, "UNKNOWN.INTERNAL");
         let hook = RelayPlan { topic: Some("https://h.example/{resource_id}".into()), ..plan() };
         let hook = Mapping::new(&hook, Broker::Http).unwrap();

@@ -176,8 +176,8 @@ impl Inbox {
         places.extend(Some(runs).filter(|runs| by_stamp && !places.contains(runs)));
         let start = record.age.window_start(self.config().dedup_window);
         let is_within = |hit: SeenHit| start.is_none_or(|start| hit.age > start);
-        let hits = self.store().inbox_seen(shard, &[SeenQuery { consumer: consumer.clone(), places }]).await?;
-        if hits.into_iter().flatten().any(is_within) {
+        let query = SeenQuery { consumer: consumer.clone(), places };
+        if self.store().inbox_seen_for_people(shard, &query).await?.is_some_and(is_within) {
             return Ok(true);
         }
         if !by_stamp {

@@ -46,6 +46,7 @@ impl Actor {
                     place.seat.change(|figures| figures.overtaken += number);
                     self.shared.meter.overtaken(&place.home.config.name, number);
                 }
+                "claims-expired" => self.shared.meter.claims_expired(&place.home.config.name, number),
                 // Each instance tells it.
                 "made-anew" if number > 0 && self.home.instances_of(source).next() == Some(id) => {
                     let name = &place.home.config.name;

@@ -78,7 +78,7 @@ impl Sagas {
         }
     }
 
-    async fn definitions_of(&self, tree: &Tree) -> Result<Arc<DefinitionSet>, SagaError> {
+    pub(super) async fn definitions_of(&self, tree: &Tree) -> Result<Arc<DefinitionSet>, SagaError> {
         let started = &tree.started;
         let pinned = started.pinned.iter().map(|(_, pinned)| pinned.hash.clone());
         let hashes = std::iter::once(started.definition.hash.clone()).chain(pinned).collect();
@@ -99,7 +99,7 @@ impl Sagas {
 }
 
 /// There is no row. Whether there is a saga is known to whoever writes the shard: one that runs has no row.
-fn missing(shard: &SagaHandle, key: &SagaKey) -> SagaError {
+pub(super) fn missing(shard: &SagaHandle, key: &SagaKey) -> SagaError {
     match shard.condition() {
         Condition::Owning { .. } => SagaError::NotFound { id: key.id.to_string() },
         condition @ (Condition::Starting | Condition::Observing { .. }) => SagaError::Unavailable(why_not(&condition)),

@@ -9,6 +9,7 @@
 //! | `define` | definitions in and out |
 //! | `start` | new sagas, repeats of a start |
 //! | `lookup` | one saga, by memory or by row |
+//! | `history` | its history as an event stream |
 //! | `list` | many, memory and rows merged |
 //! | `act` | what operators do; signals and replies |
 //! | `dead` | stuck ones, as dead letters |
@@ -16,6 +17,7 @@
 mod act;
 mod dead;
 mod define;
+mod history;
 mod list;
 mod lookup;
 mod start;

@@ -39,7 +39,8 @@ pub(super) fn saga_view(tree: &Tree, definitions: &DefinitionSet) -> SagaView {
     }
 }
 
-fn history_line(tree: &Tree, event: &Event, definitions: &DefinitionSet) -> HistoryLine {
+/// An event of a tree.
+pub(super) fn history_line(tree: &Tree, event: &Event, definitions: &DefinitionSet) -> HistoryLine {
     let node = tree.saga(event.saga);
     let definition = node.and_then(|node| definitions.by_hash(&node.definition.hash));
     let step = step_of(&event.what).and_then(|step| definition.and_then(|definition| definition.step(step)));

@@ -1,12 +1,17 @@
 //! A reader of all streams of a selector: by name, then by the feeds, then live.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use tokio::sync::Notify;
+use waybill_core::error::InputError;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{EventPiece, EventsPage, Start, StreamError, SubscriptionEnd};
-use waybill_core::streams::reading::{FeedReader, FeedWants, PageLimits, Place, Ring, Selector, Token};
+use waybill_core::streams::limits::NAMED_STREAMS_MAX;
+use waybill_core::streams::name::StreamKey;
+use waybill_core::streams::reading::{FeedReader, FeedWants, PageLimits, Place, Ring, Selector, Token, page};
 use waybill_core::streams::rules::Rules;
 
 use super::super::Shared;
@@ -15,17 +20,14 @@ use super::{Answer, Ask, PIECE_BYTES, Reader, Step, ended};
 
 /// Entries of a ring that are taken before the reader looks at what it has.
 const ENTRIES_AT_ONCE: u64 = 65_536;
+/// Streams of a cursor map that are looked at together: each look holds a chunk.
+const LOOKS_AT_ONCE: usize = 64;
 /// Looks at the store for one page: where little is wanted of much, it ends short and its caller goes on.
 const PAGE_READS_MAX: usize = 256;
 
 pub(in crate::streams) struct Many {
-    tenant: Tenant,
-    selector: Selector,
     reader: FeedReader,
     seat: Seat,
-    incarnation: u64,
-    shards: u16,
-    scan_bytes: usize,
     /// Up to here the ring was taken.
     seen: u64,
 }
@@ -36,24 +38,51 @@ async fn reader_of(
     tenant: &Tenant,
     selector: &Selector,
     start: &Start,
-    scan_bytes: usize,
+    limits: PageLimits,
 ) -> Result<FeedReader, ServiceError> {
     let (shards, incarnation, rules) = (shared.shards(), shared.incarnation, Rules::default());
     let scope = Token::scope(tenant, selector);
     let resume = |token: &Token| FeedReader::resume(tenant.clone(), selector.clone(), token, shards, rules);
+    let earliest = || FeedReader::from_earliest(tenant.clone(), selector.clone(), incarnation, shards, rules);
     let reader = match start {
-        Start::Earliest => FeedReader::from_earliest(tenant.clone(), selector.clone(), incarnation, shards, rules),
+        Start::Earliest => earliest(),
         Start::Latest => {
             let pos = shared.store.feed_ends(shards).await?;
             resume(&Token { scope, incarnation, place: Place::Feed { pos, part: None } })
         }
         Start::Cursor(text) => resume(&Token::parse(text, scope, incarnation, shards).map_err(StreamError::Token)?),
+        Start::Positions(had) if matches!(selector, Selector::Prefix(_)) => {
+            let had = had.iter().filter(|(name, _)| selector.may_take(name));
+            let had = had.map(|(name, seq)| (StreamKey { tenant: tenant.clone(), name: name.clone() }, *seq)).collect();
+            check_positions(shared, &had, limits).await?;
+            earliest().with_positions(had.into_iter().map(|(stream, seq)| (stream.name, seq)).collect())
+        }
         Start::Positions(_) => {
-            let text = "positions of streams".to_owned();
+            // Of a stream with few wanted events, the last one that came doesn't say up to where it was read.
+            let text = "numbers of streams".to_owned();
             return Err(StreamError::Cursor { text }.into());
         }
     };
-    Ok(reader.with_scan_bytes(scan_bytes))
+    Ok(reader.with_scan_bytes(limits.bytes))
+}
+
+/// What is gone already behind a client's numbers, and numbers that no stream has, are told at once, as to a reader of named streams.
+async fn check_positions(
+    shared: &Shared,
+    had: &BTreeMap<StreamKey, u64>,
+    limits: PageLimits,
+) -> Result<(), ServiceError> {
+    if had.len() > NAMED_STREAMS_MAX {
+        return Err(InputError::TooMany { count: had.len(), count_max: NAMED_STREAMS_MAX }.into());
+    }
+    let had: Vec<(&StreamKey, &u64)> = had.iter().collect();
+    for some in had.chunks(LOOKS_AT_ONCE) {
+        let looks = join_all(some.iter().map(|(stream, seq)| shared.store.stream_slice(stream, **seq, 1))).await;
+        for ((_, seq), slice) in some.iter().zip(looks) {
+            page(&slice?, **seq, 0, limits, Rules::default()).map_err(StreamError::Read)?;
+        }
+    }
+    Ok(())
 }
 
 pub(in crate::streams) async fn begin(
@@ -66,20 +95,11 @@ pub(in crate::streams) async fn begin(
 ) -> Result<Reader, ServiceError> {
     let of = RingOf::Many(tenant.clone(), selector.clone());
     let seat = Rings::join(shared, of, wake, &shared.settings().events);
-    let reader = reader_of(shared, tenant, selector, start, limits.bytes).await?;
-    Ok(Reader::Many(Box::new(Many {
-        tenant: tenant.clone(),
-        selector: selector.clone(),
-        reader,
-        seat,
-        incarnation: shared.incarnation,
-        shards: shared.shards(),
-        scan_bytes: limits.bytes,
-        seen: 0,
-    })))
+    let reader = reader_of(shared, tenant, selector, start, limits).await?;
+    Ok(Reader::Many(Box::new(Many { reader, seat, seen: 0 })))
 }
 
-/// The next event with the cursor behind it.
+/// The next event with the cursor behind it; empty as long as the reader goes by numbers that its client keeps.
 fn piece(reader: &mut FeedReader) -> Option<EventPiece> {
     let read = reader.next()?;
     let cursor = reader.token().map(|token| token.text()).unwrap_or_default();
@@ -123,12 +143,7 @@ impl Many {
     }
 
     pub(super) fn drop_page(&mut self) {
-        let (tenant, selector, rules) = (self.tenant.clone(), self.selector.clone(), Rules::default());
-        let reader = match self.reader.token() {
-            Some(token) => FeedReader::resume(tenant, selector, &token, self.shards, rules),
-            None => FeedReader::from_earliest(tenant, selector, self.incarnation, self.shards, rules),
-        };
-        self.reader = reader.with_scan_bytes(self.scan_bytes);
+        self.reader = self.reader.again();
     }
 
     pub(super) fn look_again(&mut self) {
@@ -169,7 +184,7 @@ pub(in crate::streams) async fn read_many(
     start: &Start,
     limits: PageLimits,
 ) -> Result<EventsPage, ServiceError> {
-    let mut reader = reader_of(shared, tenant, selector, start, limits.bytes).await?;
+    let mut reader = reader_of(shared, tenant, selector, start, limits).await?;
     // Nobody publishes to it: where it would be live, it is at the end.
     let ring = Ring::default();
     let (mut events, mut bytes, mut reads) = (Vec::new(), 0, 0);

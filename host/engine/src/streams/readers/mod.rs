@@ -20,8 +20,8 @@ pub(super) mod subscription;
 use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
+use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{EventPiece, StreamError, SubscriptionEnd};
-use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{FeedSlice, ScanQuery, StreamSlice};
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::{Restart, Selector};
@@ -86,11 +86,11 @@ impl Ask {
         }
     }
 
-    async fn read(&self, shared: &Shared) -> Result<Answer, StoreError> {
+    async fn read(&self, shared: &Shared) -> Result<Answer, ServiceError> {
         let store = &shared.store;
         Ok(match self {
             Self::Slice { at, stream, after, bytes_max } => {
-                Answer::Slice { at: *at, slice: store.stream_slice(stream, *after, *bytes_max).await? }
+                Answer::Slice { at: *at, slice: shared.slice(stream, *after, *bytes_max).await? }
             }
             Self::Ends => Answer::Ends(store.feed_ends(shared.shards()).await?),
             Self::Scan(query) => Answer::Scan(store.scan_streams(query).await?),

@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{EventPiece, Start, StreamError, SubscriptionEnd};
-use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamSlice;
 use waybill_core::streams::chunk::StoredEvent;
 use waybill_core::streams::name::{StreamKey, StreamName};
@@ -67,9 +66,9 @@ pub(in crate::streams) async fn begin(
         .collect();
     let looks = join_all(streams.iter().zip(&asked).map(|(stream, position)| {
         let after = position.map_or(0, |position| position.0);
-        shared.store.stream_slice(stream, after, 1)
+        shared.slice(stream, after, 1)
     }));
-    let looks: Result<Vec<StreamSlice>, StoreError> = looks.await.into_iter().collect();
+    let looks: Result<Vec<StreamSlice>, ServiceError> = looks.await.into_iter().collect();
     let rules = Rules::default();
     let mut ones = Vec::with_capacity(streams.len());
     for ((stream, seat), (position, slice)) in streams.into_iter().zip(seats).zip(asked.into_iter().zip(looks?)) {
@@ -149,7 +148,11 @@ impl Named {
                 match live {
                     None => break,
                     Some(None) => return Err(SubscriptionEnd::Lagged),
-                    Some(Some(events)) => self.pending.extend(events.into_iter().map(|event| (at, event))),
+                    Some(Some(events)) => {
+                        // It was called to the store: mostly there is little.
+                        one.is_look |= !one.reader.is_live();
+                        self.pending.extend(events.into_iter().map(|event| (at, event)));
+                    }
                 }
                 if !self.pending.is_empty() {
                     self.turn = (at + 1) % count.max(1);

@@ -74,7 +74,7 @@ impl Reading {
         loop {
             match ask.read(&self.shared).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if Instant::now() >= until => return Err(self.end(ServiceError::Store(error).into())),
+                Err(error) if Instant::now() >= until => return Err(self.end(error.into())),
                 Err(error) => tracing::debug!(code = error.code().as_str(), %error, "a reader waits for the store"),
             }
             sleep(TROUBLE_PAUSE).await;

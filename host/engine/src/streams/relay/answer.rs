@@ -10,7 +10,7 @@ use waybill_core::outbox::decide::{Next, after_failure, classify};
 use waybill_core::outbox::owner::Verdict;
 use waybill_core::port::transport::Fault;
 use waybill_core::streams::records::Refusal;
-use waybill_core::streams::relay::RelayOutcome;
+use waybill_core::streams::relay::{Relay, RelayOutcome};
 use waybill_core::streams::settings::OnRefused;
 use waybill_core::time::Now;
 
@@ -35,28 +35,22 @@ impl Actor {
         driver.state.give_back(sent.len());
         for Sent { stream, seq, generation, fate } in sent {
             let next = classify(fate, live.config.retries.retry_after_max, now.wall);
-            let key = (stream, seq);
-            let outcome = driver.outcome(&key, next, &live, now);
-            if !matches!(outcome, RelayOutcome::Again(_)) {
-                driver.attempts.remove(&key);
-                driver.count_unsettled(&key.0.tenant, -1);
+            let failed = relay.failures(&stream, seq);
+            let outcome = driver.outcome(relay, failed, next, &live, now);
+            let is_settled = outcome.is_settled();
+            // A word of another generation is dropped: its event was sought away.
+            if relay.answer(&stream, seq, generation, outcome) && is_settled {
+                driver.count_unsettled(&stream.tenant, -1);
                 driver.word();
             }
-            // A word of another generation is dropped: its event was sought away.
-            let _is_of_use = relay.answer(&key.0, key.1, generation, outcome);
         }
         // A seek may have waited for this.
     }
 }
 
 impl RelayDriver {
-    fn outcome(
-        &mut self,
-        key: &(waybill_core::streams::name::StreamKey, u64),
-        next: Next,
-        live: &Live,
-        now: Now,
-    ) -> RelayOutcome {
+    /// What it means for an event that had failed so often.
+    fn outcome(&mut self, relay: &mut Relay, failed: u32, next: Next, live: &Live, now: Now) -> RelayOutcome {
         let again = |pause: Duration| RelayOutcome::Again(now.mono + pause);
         match next {
             Next::Verdict(Verdict::Ack(_)) => {
@@ -75,17 +69,15 @@ impl RelayDriver {
                 again(Duration::ZERO)
             }
             Next::Failed { kind, fault, .. } => {
-                let failed = self.attempts.entry(key.clone()).or_insert(0);
-                *failed += 1;
                 let policy = RetryPolicy { max_attempts: self.plan.attempts_max, ..live.config.retries.policy };
-                let verdict = after_failure(&policy, None, kind, fault, *failed, rand::random(), now.wall);
+                let verdict = after_failure(&policy, None, kind, fault, failed + 1, rand::random(), now.wall);
                 match verdict {
                     Verdict::Retry { delay, fault, .. } => {
                         self.waits(&fault);
                         meter::relayed(self.name(), "retried");
-                        again(delay)
+                        RelayOutcome::Failed(now.mono + delay)
                     }
-                    Verdict::Dead(fault) => self.refused(fault, now),
+                    Verdict::Dead(fault) => self.refused(relay, fault, now),
                     other => {
                         tracing::error!(relay = self.name().as_str(), verdict = ?other, "a verdict that no event has");
                         again(BLOCKED_PAUSE)
@@ -100,7 +92,7 @@ impl RelayDriver {
     }
 
     /// The broker will never take it.
-    fn refused(&mut self, fault: Fault, now: Now) -> RelayOutcome {
+    fn refused(&mut self, relay: &mut Relay, fault: Fault, now: Now) -> RelayOutcome {
         match self.plan.on_refused {
             OnRefused::DeadLetter => {
                 self.state.refused.fetch_add(1, Ordering::AcqRel);
@@ -110,7 +102,7 @@ impl RelayDriver {
             OnRefused::Stop => {
                 self.state.stop_everywhere(format!("an event was refused for good: {}: {}", fault.code, fault.reason));
                 // Whoever resumes it has it tried anew.
-                self.attempts.clear();
+                relay.forget_failures();
                 RelayOutcome::Again(now.mono)
             }
         }

@@ -40,6 +40,7 @@ use waybill_core::time::Now;
 
 use super::Shared;
 use super::actor::Actor;
+use crate::live::Live;
 
 use lag::Lag;
 use lane::Lane;
@@ -51,7 +52,7 @@ pub(crate) use state::{RelayState, RelayStates};
 /// Settled events are made durable this often, or when there are so many of them.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(100);
 const CHECKPOINT_WORDS: usize = 1_000;
-/// What is overdue waits for something else, and is looked at this often.
+/// What is overdue though it could be sent waits for room that another shard leaves, and is looked at this often.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A relay of a shard by its section, at the shard's new owner.
@@ -88,8 +89,6 @@ pub(crate) struct RelayDriver {
     pub state: Arc<RelayState>,
     /// None: its topic can't be used, and it is stopped.
     mapping: Option<Mapping>,
-    /// Failed attempts of what isn't settled.
-    attempts: HashMap<(StreamKey, u64), u32>,
     /// Events under way in this shard, or waiting for a lane.
     out: usize,
     /// It has something to send and nothing in flight, and the other shards know that.
@@ -121,7 +120,6 @@ impl RelayDriver {
             plan: plan.clone(),
             state,
             mapping: mapping_of(plan, shared),
-            attempts: HashMap::new(),
             out: 0,
             is_hungry: false,
             lanes: BTreeMap::new(),
@@ -168,10 +166,15 @@ impl RelayDriver {
         self.lag.time()
     }
 
-    /// Whether it may send now, as far as it and its transport are concerned.
-    fn may_send(&self) -> bool {
-        let is_held = self.held_until.is_some_and(|until| until > Instant::now());
-        self.state.is_running() && !is_held && self.mapping.is_some()
+    /// From when on it may send, as far as it and its transport are concerned. None: not before somebody has one of them go on, which rings.
+    fn opens_at(&self, live: &Live) -> Option<Instant> {
+        let transport = live.find(&self.plan.transport).filter(|(id, _)| !live.is_paused(*id));
+        let is_open = transport.is_some() && self.mapping.is_some() && self.state.is_running();
+        is_open.then(|| self.held_until.unwrap_or_else(Instant::now))
+    }
+
+    fn may_send(&self, live: &Live) -> bool {
+        self.opens_at(live).is_some_and(|opens| opens <= Instant::now())
     }
 
     pub fn has_words(&self) -> bool {
@@ -279,12 +282,15 @@ impl Actor {
 
     /// When a relay can go on by itself.
     pub(super) fn next_relay_wake(&self, now: Now) -> Option<Instant> {
-        let start = Instant::now();
+        let (start, live) = (Instant::now(), self.shared.context.live());
         let floor = start + OVERDUE_PAUSE;
-        let running =
-            |name: &RelayName| self.relays.iter().any(|relay| relay.name() == name && relay.state.is_running());
-        let due = self.owner.relays().iter().filter(|relay| running(relay.name())).filter_map(Relay::next_due).min();
-        let due = due.map(|due| (start + (due - now.mono)).max(floor));
+        let due = self.owner.relays().iter().filter_map(|relay| {
+            let driver = self.relays.iter().find(|driver| driver.name() == relay.name())?;
+            let opens = driver.opens_at(&live)?;
+            let due = start + (relay.next_due(now.mono)? - now.mono);
+            Some(due.max(opens).max(floor))
+        });
+        let due = due.min();
         let words = self.relays.iter().filter_map(|relay| Some(relay.words_since? + CHECKPOINT_EVERY)).min();
         let held = self.relays.iter().filter_map(|relay| relay.held_until).filter(|until| *until > start).min();
         let reads = (self.relays_rest_until > start).then_some(self.relays_rest_until);

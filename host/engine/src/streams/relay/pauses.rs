@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::AuditEvent;
-use waybill_core::streams::records::{RelayNote, RelayWord};
+use waybill_core::streams::records::RelayNote;
 
 use super::super::{Shared, StreamHandle};
 use super::mapping_of;
@@ -32,13 +32,19 @@ pub(in crate::streams) async fn read_notes(shared: &Shared) -> Result<bool, Stor
     Ok(is_news)
 }
 
-/// Tells the store which relays have stopped here, so that every host shows it, and none sends after a restart.
-pub(in crate::streams) async fn tell_stops(shared: &Shared) -> Result<(), StoreError> {
+/// Tells the store which relays have stopped here, so that every host shows it, and none sends after a restart. True: one of them goes on
+/// already.
+pub(in crate::streams) async fn tell_stops(shared: &Shared) -> Result<bool, StoreError> {
+    let mut goes_on = false;
     for plan in &shared.settings().relays {
         let state = shared.relays.of(&plan.name);
-        let Some(reason) = state.untold() else { continue };
-        shared.store.note_relay(&plan.name, &RelayWord::Stop(reason.clone())).await?;
-        state.stop_is_noted(&reason);
+        let note = |word| async move { shared.store.note_relay(&plan.name, &word).await };
+        let Some((reason, is_resumed)) = state.tell_stop(note).await? else { continue };
+        if is_resumed {
+            goes_on = true;
+            // One whose topic can't be used stays stopped.
+            let _usable = mapping_of(plan, shared);
+        }
         let event = AuditEvent {
             at: shared.context.clock.now().wall,
             kind: "RelayStopped".to_owned(),
@@ -49,7 +55,7 @@ pub(in crate::streams) async fn tell_stops(shared: &Shared) -> Result<(), StoreE
         };
         crate::service::audit(&shared.context, &event).await;
     }
-    Ok(())
+    Ok(goes_on)
 }
 
 /// Tells and looks until the engine ends.
@@ -62,8 +68,12 @@ pub(in crate::streams) async fn follow_notes(shared: Arc<Shared>, shards: Vec<St
         if shared.settings().relays.is_empty() {
             continue;
         }
-        if let Err(error) = tell_stops(&shared).await {
-            tracing::warn!(code = error.code().as_str(), %error, "can't note which relays have stopped");
+        match tell_stops(&shared).await {
+            Ok(true) => shards.iter().for_each(StreamHandle::relay_changed),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(code = error.code().as_str(), %error, "can't note which relays have stopped");
+            }
         }
         // Nobody else says anything.
         if shared.context.config.exclusive {

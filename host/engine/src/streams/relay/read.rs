@@ -12,7 +12,6 @@ use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{RelayPage, RelaySlice, ShardOf};
 use waybill_core::port::transact::AuditEvent;
-use waybill_core::streams::limits::UPKEEP_BYTES_MAX;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::FeedRecord;
 use waybill_core::streams::relay::Overtaken;
@@ -56,15 +55,18 @@ impl Actor {
     fn start_read_of_first(&mut self) -> bool {
         let count = self.relays.len();
         self.relays.rotate_left(count.min(1));
-        let record = self.owner.record();
         let Some(driver) = self.relays.last_mut() else { return true };
         let name = driver.name().clone();
-        let Some(relay) = self.owner.relays().iter().find(|relay| *relay.name() == name) else { return false };
+        let Some(relay) = self.owner.relays_mut().get_mut(&name) else { return false };
         let now = Instant::now();
         driver.stuck.retain(|_, until| *until > now);
         // What can't be sent now mustn't fill the memory.
-        let count = if driver.may_send() { WINDOWS_AT_ONCE } else { 0 };
-        let windows = relay.windows_wanted(count, |stream| driver.stuck.contains_key(stream));
+        let count = if driver.may_send(&self.shared.context.live()) { WINDOWS_AT_ONCE } else { 0 };
+        let mono = self.shared.context.clock.now().mono;
+        let windows = relay.windows_wanted(count, mono, |stream| driver.stuck.contains_key(stream));
+        let record = self.owner.record();
+        let Some(relay) = self.owner.relays().iter().find(|relay| *relay.name() == name) else { return false };
+        let bytes_max = relay.settings().read_bytes;
         let (store, shard) = (Arc::clone(&self.shared.store), self.owner.shard());
         let feed = relay.feed_wanted(record).filter(|_| windows.is_empty() || !driver.is_window_next);
         let streams = relay.streams_wanted().filter(|_| windows.is_empty() || !driver.is_window_next);
@@ -84,7 +86,7 @@ impl Actor {
                 let reads = windows.into_iter().map(|(stream, after)| {
                     let (store, name) = (Arc::clone(&store), name.clone());
                     async move {
-                        let read = store.relay_slice(&name, &stream, after, UPKEEP_BYTES_MAX).await;
+                        let read = store.relay_slice(&name, &stream, after, bytes_max).await;
                         (stream, after, read)
                     }
                 });
@@ -145,9 +147,11 @@ impl Actor {
         if relay.still_wants(stream, after) {
             driver.stuck.insert(stream.clone(), Instant::now() + STUCK_PAUSE);
         }
-        if let Some(range) = overtaken {
+        if relay.has_to_record(stream) {
             // Its mark moves when that is recorded.
             driver.word();
+        }
+        if let Some(range) = overtaken {
             self.overtaken(name, stream, range);
         }
     }
@@ -155,11 +159,10 @@ impl Actor {
     /// Retention took events before the relay had them.
     fn overtaken(&mut self, name: &RelayName, stream: &StreamKey, range: Overtaken) {
         let Some(driver) = self.relays.iter_mut().find(|driver| driver.name() == name) else { return };
-        let count = range.to + 1 - range.from;
-        driver.count_unsettled(&stream.tenant, i64::try_from(count).unwrap_or(i64::MAX).saturating_neg());
-        driver.state.overtaken.fetch_add(count, Ordering::AcqRel);
-        meter::overtaken(name, count);
-        tracing::error!(code = %Code::RELAY_OVERTAKEN, relay = name.as_str(), %stream, from = range.from, to = range.to, "retention took events before the relay had sent them");
+        driver.count_unsettled(&stream.tenant, i64::try_from(range.lost).unwrap_or(i64::MAX).saturating_neg());
+        driver.state.overtaken.fetch_add(range.lost, Ordering::AcqRel);
+        meter::overtaken(name, range.lost);
+        tracing::error!(code = %Code::RELAY_OVERTAKEN, relay = name.as_str(), %stream, from = range.from, to = range.to, lost = range.lost, "retention took events before the relay had sent them");
         if driver.plan.on_overtaken == OnOvertaken::Stop {
             let reason = format!(
                 "{}: events {} to {} of {stream} were removed before it had sent them",
@@ -175,7 +178,7 @@ impl Actor {
             actor: self.shared.context.config.host.clone(),
             tenant: Some(stream.tenant.to_string()),
             object: name.to_string(),
-            detail: json!({"stream": stream.name.as_str(), "from": range.from, "to": range.to}),
+            detail: json!({"stream": stream.name.as_str(), "from": range.from, "to": range.to, "lost": range.lost}),
         };
         let context = Arc::clone(&self.shared.context);
         tokio::spawn(async move { crate::service::audit(&context, &event).await });

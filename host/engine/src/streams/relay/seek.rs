@@ -30,7 +30,6 @@ impl Actor {
             }
             (Some(driver), Some(relay)) => {
                 relay.seek(&stream, &checkpoint, upto);
-                driver.attempts.retain(|(of, _), _| *of != stream);
                 driver.seeks.push(Seek { stream, reply });
             }
             _ => {

@@ -1,19 +1,20 @@
 //! Events of a relay through its transport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::Fate;
-use waybill_core::port::transport::Outcome;
+use waybill_core::port::transport::{Fault, Outcome, TransportLimits};
 use waybill_core::streams::relay::RelaySend;
 use waybill_core::time::Now;
 
 use super::super::actor::Actor;
 use super::super::mail::Sent;
 use super::RelayDriver;
-use super::lane::{Batch, BatchBounds, keys_of};
+use super::lane::{Batch, BatchBounds, Taken, keys_of};
 use crate::live::TransportEntry;
 use crate::transport_call;
 
@@ -35,10 +36,16 @@ impl Actor {
         let live = self.shared.context.live();
         let Some(driver) = self.relays.get_mut(at) else { return };
         let Some(relay) = self.owner.relays_mut().get_mut(&driver.plan.name) else { return };
-        let entry = live.find(&driver.plan.transport).filter(|(id, _)| driver.may_send() && !live.is_paused(*id));
+        let entry = live.find(&driver.plan.transport).filter(|_| driver.may_send(&live));
         driver.note_hunger(entry.is_some() && driver.out == 0 && relay.streams_behind() > 0);
         let Some((_, entry)) = entry else { return };
         let room = driver.state.take_room(driver.plan.in_flight_max, driver.is_hungry);
+        let (limits, mut unsent) = (entry.transport.limits(), Vec::new());
+        let bounds = BatchBounds {
+            events: driver.plan.batch.min(limits.max_batch).max(1) as usize,
+            bytes: driver.plan.batch_bytes.min(limits.max_batch_bytes) as usize,
+        };
+        relay.set_run_max(if limits.key_runs { bounds.events } else { 1 });
         let sends = relay.sends(now.mono, room);
         driver.state.give_back(room.saturating_sub(sends.len()));
         if sends.is_empty() {
@@ -47,33 +54,36 @@ impl Actor {
         driver.out += sends.len();
         driver.note_hunger(false);
         let epoch = self.owner.record().token;
-        let (limits, mut refused) = (entry.transport.limits(), Vec::new());
         let mut lanes: BTreeMap<u32, Vec<(RelaySend, Delivery)>> = BTreeMap::new();
-        let bounds = BatchBounds {
-            events: driver.plan.batch.min(limits.max_batch).max(1) as usize,
-            bytes: driver.plan.batch_bytes.min(limits.max_batch_bytes) as usize,
-        };
+        // Streams with an event that isn't sent: in a run it may have others behind it.
+        let mut cut = BTreeSet::new();
         for send in sends {
-            let attempt = driver.attempts.get(&(send.stream.clone(), send.seq)).copied().unwrap_or(0) + 1;
+            if cut.contains(&send.stream) {
+                unsent.push(given_back(send));
+                continue;
+            }
             let made = match &driver.mapping {
-                Some(mapping) => mapping.delivery(&send.stream, send.seq, &send.packed, attempt, epoch),
+                Some(mapping) => mapping.delivery(&send.stream, send.seq, &send.packed, send.failed + 1, epoch),
                 None => continue,
             };
             match made {
                 Ok(delivery) => lanes.entry(lane_of(&delivery, limits.lanes)).or_default().push((send, delivery)),
                 Err(error) => {
+                    if limits.key_runs {
+                        cut.insert(send.stream.clone());
+                    }
                     let RelaySend { stream, seq, generation, .. } = send;
                     let fate = Fate::Answered(Outcome::Permanent(error.fault()));
-                    refused.push(Sent { stream, seq, generation, fate });
+                    unsent.push(Sent { stream, seq, generation, fate });
                 }
             }
         }
         let name = driver.plan.name.clone();
         for (lane, events) in lanes {
-            self.put_in_lane(at, entry, lane, events, bounds);
+            self.put_in_lane(at, (entry, limits), lane, events, bounds);
         }
-        if !refused.is_empty() {
-            self.take_sent(&name, refused);
+        if !unsent.is_empty() {
+            self.take_sent(&name, unsent);
         }
     }
 
@@ -81,15 +91,15 @@ impl Actor {
     fn put_in_lane(
         &mut self,
         at: usize,
-        entry: &Arc<TransportEntry>,
+        (entry, limits): (&Arc<TransportEntry>, TransportLimits),
         number: u32,
         events: Vec<(RelaySend, Delivery)>,
         bounds: BatchBounds,
     ) {
         let Some(driver) = self.relays.get_mut(at) else { return };
-        let calls = entry.transport.limits().calls_per_lane;
+        let calls = limits.calls_per_lane;
         let lane = driver.lanes.entry(number).or_default().clone();
-        if !lane.put(entry, events, calls) {
+        if !lane.put(entry, events, calls, limits.key_runs) {
             return;
         }
         let (room, name) = (driver.state.lane(number, calls), driver.plan.name.clone());
@@ -98,8 +108,13 @@ impl Actor {
             while !lane.is_done() {
                 // Nobody closes it.
                 let _turn = Arc::clone(&room).acquire_owned().await;
-                let Some((entry, Batch { sends, deliveries })) = lane.take(bounds) else { return };
-                let called = transport_call::call(&entry, number, deliveries, entry.send_timeout).await;
+                let Some(Taken { entry, serving, batch }) = lane.take(bounds) else { return };
+                let Batch { sends, deliveries, given_back: cut } = batch;
+                if !cut.is_empty() {
+                    handle.sent(epoch, name.clone(), cut.into_iter().map(given_back).collect());
+                }
+                let time = entry.send_timeout;
+                let called = transport_call::call_through(&serving, &entry, number, deliveries, time).await;
                 if let Some(error) = &called.error {
                     tracing::warn!(transport = &*entry.name, relay = name.as_str(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
                 }
@@ -112,6 +127,13 @@ impl Actor {
             }
         });
     }
+}
+
+/// An event that goes behind one that isn't sent: neither is it, until that one is settled.
+fn given_back(send: RelaySend) -> Sent {
+    let RelaySend { stream, seq, generation, .. } = send;
+    let fault = Fault::new(Code::PLUGIN_BATCH_LIMIT, "an earlier event of its key isn't sent yet");
+    Sent { stream, seq, generation, fate: Fate::Answered(Outcome::Release(fault)) }
 }
 
 /// Of one key everything goes through one lane.

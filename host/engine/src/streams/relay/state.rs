@@ -2,24 +2,70 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use waybill_core::ids::RelayName;
 use waybill_core::port::service::streams::RelayState as State;
-use waybill_core::streams::records::RelayNote;
+use waybill_core::streams::records::{RelayNote, RelayWord};
+
+/// What was said of a relay, and what it did by itself. One lock holds all of it: a stop and a resume that come together are one after the
+/// other.
+#[derive(Default)]
+struct Standing {
+    /// What was said last that it goes by; none = it hasn't looked yet.
+    noted: Option<RelayNote>,
+    /// Why it stopped by itself.
+    stopped: Option<String>,
+    /// The same as long as the store doesn't know of it, and with it the other hosts.
+    untold: Option<String>,
+}
+
+impl Standing {
+    fn is_paused(&self) -> bool {
+        self.noted.as_ref().is_some_and(|note| note.is_paused)
+    }
+
+    /// Goes by what was said last, if it doesn't already. True: it didn't.
+    fn take_note(&mut self, note: RelayNote) -> bool {
+        if self.noted.as_ref().is_some_and(|noted| noted.number >= note.number) {
+            return false;
+        }
+        let is_first = self.noted.is_none();
+        match &note.stopped {
+            // Whoever said this didn't know of it yet.
+            _ if self.untold.is_some() => {}
+            Some(reason) => self.stopped = Some(reason.clone()),
+            None if !note.is_paused && !is_first => self.stopped = None,
+            None => {}
+        }
+        self.noted = Some(note);
+        true
+    }
+
+    /// The store knows of a stop by this note. True: somebody who knew of it has had it go on since.
+    fn stop_is_noted(&mut self, reason: &str, note: RelayNote) -> bool {
+        if self.untold.as_deref() == Some(reason) {
+            self.untold = None;
+        }
+        let is_later = |noted: &RelayNote| noted.number > note.number && noted.stopped.is_none() && !noted.is_paused;
+        let is_resumed = self.untold.is_none() && self.noted.as_ref().is_some_and(is_later);
+        if is_resumed {
+            self.stopped = None;
+        } else {
+            self.take_note(note);
+        }
+        is_resumed
+    }
+}
 
 /// One relay over all shards.
 #[derive(Default)]
 pub(crate) struct RelayState {
-    paused: AtomicBool,
-    /// Number of the last word that it goes by; none = it hasn't looked yet.
-    noted: Mutex<Option<u64>>,
-    /// Why it stopped by itself.
-    stopped: Mutex<Option<String>>,
-    /// The same as long as the store doesn't know of it, and with it the other hosts.
-    untold: Mutex<Option<String>>,
+    standing: Mutex<Standing>,
+    /// Somebody tells the store.
+    telling: tokio::sync::Mutex<()>,
     /// Somebody has to tell the store.
     bell: Arc<Notify>,
     /// What its transport said last of why it waits.
@@ -36,11 +82,12 @@ pub(crate) struct RelayState {
 
 impl RelayState {
     pub fn is_running(&self) -> bool {
-        !self.paused.load(Ordering::Acquire) && self.stopped.lock().is_none()
+        self.state() == State::Running
     }
 
     pub fn state(&self) -> State {
-        match (self.paused.load(Ordering::Acquire), self.stopped.lock().is_some()) {
+        let standing = self.standing.lock();
+        match (standing.is_paused(), standing.stopped.is_some()) {
             (true, _) => State::Paused,
             (false, true) => State::Stopped,
             (false, false) => State::Running,
@@ -49,50 +96,37 @@ impl RelayState {
 
     /// Why it does nothing, in words.
     pub fn reason(&self) -> Option<String> {
-        self.stopped.lock().clone().or_else(|| self.waits.lock().clone())
-    }
-
-    /// Goes by what was said last, at whichever host, if it doesn't already. True: it didn't.
-    fn take_note(&self, note: RelayNote) -> bool {
-        let mut noted = self.noted.lock();
-        if noted.is_some_and(|number| number >= note.number) {
-            return false;
-        }
-        let is_first = noted.replace(note.number).is_none();
-        self.paused.store(note.is_paused, Ordering::Release);
-        match note.stopped {
-            Some(reason) => *self.stopped.lock() = Some(reason),
-            // Whoever resumed it didn't know of this yet.
-            None if self.untold.lock().is_some() => {}
-            None if !note.is_paused && !is_first => *self.stopped.lock() = None,
-            None => {}
-        }
-        true
+        let stopped = self.standing.lock().stopped.clone();
+        stopped.or_else(|| self.waits.lock().clone())
     }
 
     /// It can't run at this host as it is configured here, until somebody resumes it.
     pub fn stop(&self, reason: String) {
-        *self.stopped.lock() = Some(reason);
+        self.standing.lock().stopped = Some(reason);
     }
 
     /// It stops by itself, here at once and at every other host when the store has been told, until somebody resumes it.
     pub fn stop_everywhere(&self, reason: String) {
-        *self.untold.lock() = Some(reason.clone());
-        self.stop(reason);
+        {
+            let mut standing = self.standing.lock();
+            standing.untold = Some(reason.clone());
+            standing.stopped = Some(reason);
+        }
         self.bell.notify_one();
     }
 
-    /// Why it stopped, if the store doesn't know of it.
-    pub fn untold(&self) -> Option<String> {
-        self.untold.lock().clone()
-    }
-
-    /// The store knows of a stop with this reason.
-    pub fn stop_is_noted(&self, reason: &str) {
-        let mut untold = self.untold.lock();
-        if untold.as_deref() == Some(reason) {
-            *untold = None;
-        }
+    /// Has the store told of a stop that it doesn't know of. Answers why it stopped, and whether it goes on, for somebody who knew of that has
+    /// resumed it meanwhile; none = there was nothing to tell. Of two that told the store of one stop the second would undo a resume that
+    /// came in between: one waits for the other here.
+    pub async fn tell_stop<E, F>(&self, note: impl FnOnce(RelayWord) -> F) -> Result<Option<(String, bool)>, E>
+    where
+        F: Future<Output = Result<RelayNote, E>>,
+    {
+        let _turn = self.telling.lock().await;
+        let Some(reason) = self.standing.lock().untold.clone() else { return Ok(None) };
+        let noted = note(RelayWord::Stop(reason.clone())).await?;
+        let is_resumed = self.standing.lock().stop_is_noted(&reason, noted);
+        Ok(Some((reason, is_resumed)))
     }
 
     /// A shard has something to send and nothing in flight, or hasn't any more.
@@ -144,9 +178,9 @@ impl RelayStates {
         self.bell.notified().await;
     }
 
-    /// What was said last of a relay. True: it is news here.
+    /// What was said last of a relay, at whichever host. True: it is news here.
     pub fn take_note(&self, name: &RelayName, note: RelayNote) -> bool {
-        self.of(name).take_note(note)
+        self.of(name).standing.lock().take_note(note)
     }
 }
 
@@ -155,42 +189,106 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    #[test]
-    fn a_word_of_an_operator_is_gone_by_once_and_an_older_one_never() {
-        let state = RelayState::default();
-        let note = |is_paused, number| RelayNote { is_paused, stopped: None, number };
-        state.stop("its topic".to_owned());
-        assert!(state.take_note(note(false, 0)), "what it finds when it starts resumes nothing");
-        assert_eq!(state.state(), State::Stopped);
-        assert!(state.take_note(note(true, 1)) && !state.take_note(note(false, 0)));
-        assert_eq!(state.state(), State::Paused);
-        assert!(state.take_note(note(false, 2)));
-        assert_eq!(state.state(), State::Running);
-        state.stop("a refusal".to_owned());
-        assert!(!state.take_note(note(false, 2)));
-        assert_eq!(state.state(), State::Stopped);
+    fn note(is_paused: bool, stopped: Option<&str>, number: u64) -> RelayNote {
+        RelayNote { is_paused, stopped: stopped.map(str::to_owned), number }
+    }
+
+    fn named() -> RelayName {
+        RelayName::new("out").unwrap()
+    }
+
+    /// The answer of a store to a stop, as the word with this number. True: somebody resumed it meanwhile.
+    async fn is_resumed(state: &RelayState, number: u64, while_told: impl FnOnce()) -> Option<bool> {
+        let told = state.tell_stop(|word| {
+            let stopped = RelayNote { number: number - 1, ..RelayNote::default() }.after(&word);
+            while_told();
+            async move { Ok::<_, ()>(stopped) }
+        });
+        told.await.unwrap().map(|(_, is_resumed)| is_resumed)
     }
 
     #[test]
-    fn a_stop_is_gone_by_wherever_it_was_and_no_resume_undoes_one_that_nobody_was_told_of() {
-        let states = RelayStates::default();
-        let name = RelayName::new("out").unwrap();
-        let note =
-            |stopped: Option<&str>, number| RelayNote { is_paused: false, stopped: stopped.map(str::to_owned), number };
-        assert!(states.take_note(&name, note(Some("a refusal"), 3)), "it finds it when it starts");
+    fn a_word_of_an_operator_is_gone_by_once_and_an_older_one_never() {
+        let (states, name) = (RelayStates::default(), named());
+        let take = |is_paused, number| states.take_note(&name, note(is_paused, None, number));
+        let state = states.of(&name);
+        state.stop("its topic".to_owned());
+        assert!(take(false, 0), "what it finds when it starts resumes nothing");
+        assert_eq!(state.state(), State::Stopped);
+        assert!(take(true, 1) && !take(false, 0));
+        assert_eq!(state.state(), State::Paused);
+        assert!(take(false, 2));
+        assert_eq!(state.state(), State::Running);
+        state.stop("a refusal".to_owned());
+        assert!(!take(false, 2));
+        assert_eq!(state.state(), State::Stopped);
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_gone_by_wherever_it_was_and_no_resume_undoes_one_that_nobody_was_told_of() {
+        let (states, name) = (RelayStates::default(), named());
+        let take = |stopped, number| states.take_note(&name, note(false, stopped, number));
+        assert!(take(Some("a refusal"), 3), "it finds it when it starts");
         let state = states.of(&name);
         assert_eq!((state.state(), state.reason().as_deref()), (State::Stopped, Some("a refusal")));
-        assert!(states.take_note(&name, note(None, 4)));
+        assert_eq!(is_resumed(&state, 4, || {}).await, None, "the store knows of it");
+        assert!(take(None, 4));
         assert_eq!(state.state(), State::Running);
         state.stop_everywhere("another".to_owned());
-        assert!(states.take_note(&name, note(None, 5)));
-        assert_eq!((state.state(), state.untold().as_deref()), (State::Stopped, Some("another")));
-        state.stop_is_noted("a refusal");
-        assert_eq!(state.untold().as_deref(), Some("another"), "what was told is older");
-        state.stop_is_noted("another");
-        assert_eq!((state.state(), state.untold()), (State::Stopped, None));
-        assert!(states.take_note(&name, note(None, 7)));
+        assert!(take(None, 5));
+        assert_eq!((state.state(), state.reason().as_deref()), (State::Stopped, Some("another")));
+        assert_eq!(is_resumed(&state, 6, || {}).await, Some(false));
+        assert!(!take(None, 5));
+        assert_eq!(state.state(), State::Stopped);
+        assert!(take(None, 7));
         assert_eq!(state.state(), State::Running);
+    }
+
+    #[tokio::test]
+    async fn a_resume_that_is_heard_before_the_answer_to_the_stop_that_it_is_of_counts() {
+        let (states, name) = (RelayStates::default(), named());
+        let take = |is_paused, number| assert!(states.take_note(&name, note(is_paused, None, number)));
+        take(false, 1);
+        let state = states.of(&name);
+        // The store has the stop as 2. Before that is heard here, another host's resume is, which is 3.
+        state.stop_everywhere("a refusal".to_owned());
+        let resume = || {
+            take(false, 3);
+            assert_eq!(state.state(), State::Stopped, "it isn't known here that the resume is of this stop");
+        };
+        assert_eq!(is_resumed(&state, 2, resume).await, Some(true));
+        assert_eq!(state.state(), State::Running);
+
+        state.stop_everywhere("a refusal".to_owned());
+        assert_eq!(is_resumed(&state, 4, || take(true, 6)).await, Some(false), "it was paused behind its resume");
+        assert_eq!(state.state(), State::Paused);
+        take(false, 7);
+        assert_eq!(state.state(), State::Running);
+
+        // It stops again before the answer to its first stop is heard: the resume isn't of that one.
+        state.stop_everywhere("a refusal".to_owned());
+        let stop_again = || {
+            take(false, 9);
+            state.stop_everywhere("another".to_owned());
+        };
+        assert_eq!(is_resumed(&state, 8, stop_again).await, Some(false));
+        assert_eq!((state.state(), state.reason().as_deref()), (State::Stopped, Some("another")));
+        assert_eq!(is_resumed(&state, 10, || {}).await, Some(false), "that one is told next");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_that_would_tell_the_store_of_one_stop_one_does() {
+        let state = RelayState::default();
+        state.stop_everywhere("a refusal".to_owned());
+        let tell = || {
+            state.tell_stop(|word| async move {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                Ok::<_, ()>(RelayNote::default().after(&word))
+            })
+        };
+        let (first, second) = tokio::join!(tell(), tell());
+        assert_eq!((first, second), (Ok(Some(("a refusal".to_owned(), false))), Ok(None)));
+        assert_eq!(state.state(), State::Stopped);
     }
 
     #[test]

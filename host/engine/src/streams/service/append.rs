@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -125,10 +124,7 @@ impl Streams {
         let put = self.store().append_at_door(&[(shard.shard, Arc::clone(&append))]).await;
         self.left_something(&append.stream);
         put.map_err(outcome)?;
-        self.shared.meter.waiting_count.fetch_add(ids.len() as u64, Ordering::Relaxed);
-        let seqs = self.numbers_of(&append.stream, &ids, before, end, until).await;
-        self.shared.meter.waiting_count.fetch_sub(ids.len() as u64, Ordering::Relaxed);
-        Ok(match seqs {
+        Ok(match self.numbers_of(&append.stream, &ids, before, end, until).await {
             Some(seqs) => Appended::Numbered { ids, seqs, duplicates },
             None => Appended::Accepted { ids },
         })

@@ -10,6 +10,7 @@
 //! | `operate` | purging and deleting |
 //! | `dead` | dead letters, and what relays never had |
 //! | `relays` | relays shown, paused, sought |
+//! | `stats` | how streams do at this host |
 //! | `trail` | what operators do, in the audit trail |
 
 mod append;
@@ -19,6 +20,7 @@ mod joint;
 mod operate;
 mod read;
 mod relays;
+mod stats;
 mod trail;
 
 use std::sync::Arc;
@@ -40,12 +42,14 @@ use waybill_core::port::service::streams::{
 };
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamStore;
+use waybill_core::saga::id::SagaKey;
 use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_core::time::{SteadyClock, UnixMillis};
 
+use super::histories::{Histories, HistorySource};
 use super::meter::StreamMeter;
 use super::readers::{Readers, sweep};
 use super::relay::{RelayStates, follow_notes, tell_stops};
@@ -82,6 +86,7 @@ impl Streams {
             bell: DoorBell::default(),
             rings: Rings::default(),
             readers: Readers::new(&config.settings.events),
+            histories: HistorySource::default(),
             relays: RelayStates::default(),
             meter: StreamMeter::new(),
         });
@@ -128,6 +133,16 @@ impl Streams {
     /// A transaction of this process may have left events on a doorstep.
     pub fn wake_doors(&self) {
         self.shards.iter().for_each(StreamHandle::wake_door);
+    }
+
+    /// The sagas of this host are there, and with them their histories.
+    pub fn begin_histories(&self, histories: &Arc<dyn Histories>) {
+        self.shared.histories.begin(histories);
+    }
+
+    /// A commit moved a saga: whoever reads its history looks.
+    pub fn saga_moved(&self, saga: &SagaKey) {
+        self.shared.rings.call_history(saga);
     }
 
     /// How the streams of this host are, for readiness.
@@ -178,9 +193,11 @@ impl Streams {
         self.store().forget_ids(UnixMillis(before), limit).await
     }
 
-    /// Whoever numbers a stream.
+    /// Whoever numbers a stream; of a saga's history, who writes the saga is the same host.
     fn shard_of(&self, stream: &StreamKey) -> Result<&StreamHandle, ServiceError> {
-        let shard = stream.shard(self.shared.shards());
+        let shards = self.shared.shards();
+        let saga = stream.name.saga_id().map(|id| SagaKey { tenant: stream.tenant.clone(), id });
+        let shard = saga.map_or_else(|| stream.shard(shards), |saga| saga.shard(shards));
         let missing = || ServiceError::Unavailable(format!("shard {shard} isn't one of this host's"));
         self.shards.get(usize::from(shard.0)).ok_or_else(missing)
     }
@@ -272,23 +289,6 @@ impl StreamService for Streams {
     }
 
     async fn stream_stats(&self) -> Result<StreamStats, ServiceError> {
-        let (shared, settings) = (&self.shared, self.shared.settings());
-        let (rings, ring_bytes) = shared.rings.size();
-        let overtaken =
-            settings.relays.iter().map(|plan| shared.relays.of(&plan.name).overtaken.load(Ordering::Acquire));
-        let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
-        Ok(StreamStats {
-            appended: count(&shared.meter.appended_count),
-            waiting: count(&shared.meter.waiting_count),
-            readers: shared.readers.count() as u64,
-            readers_max: settings.events.subscriptions_max as u64,
-            lagged: count(&shared.meter.lagged_count),
-            rings: rings as u64,
-            ring_bytes: ring_bytes as u64,
-            replay_bytes: shared.readers.replay_bytes() as u64,
-            trimmed: count(&shared.meter.trimmed_count),
-            compacted: count(&shared.meter.compacted_count),
-            overtaken: overtaken.sum(),
-        })
+        Ok(self.stats())
     }
 }

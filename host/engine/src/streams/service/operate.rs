@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::service::streams::{StreamAct, StreamActed};
+use waybill_core::port::service::streams::{StreamAct, StreamActed, StreamError};
 use waybill_core::streams::limits::UPKEEP_BYTES_MAX;
 
 use super::Streams;
@@ -15,6 +15,9 @@ impl Streams {
         act: &StreamAct,
         before: Option<u64>,
     ) -> Result<StreamActed, ServiceError> {
+        if act.stream.name.is_saga() {
+            return Err(StreamError::History(act.stream.name.clone()).into());
+        }
         let slice = self.store().stream_slice(&act.stream, 0, 1).await?;
         self.kept(&act.stream, &slice)?;
         if act.is_plan {

@@ -33,7 +33,7 @@ impl Streams {
     ) -> Result<StreamPage, ServiceError> {
         let limits = self.shared.settings().events.replay.asked(limit);
         let after = after.map(position).transpose()?;
-        let slice = self.store().stream_slice(stream, after.map_or(0, |(seq, _)| seq), limits.bytes).await?;
+        let slice = self.shared.slice(stream, after.map_or(0, |(seq, _)| seq), limits.bytes).await?;
         let (first, last) = self.kept(stream, &slice)?;
         // Whoever begins with nothing lacks nothing that was dropped before; the cursors of its pages say so as long as that matters.
         let (seq, base) = match after {
@@ -83,20 +83,23 @@ impl Streams {
     }
 
     pub(super) async fn show(&self, stream: &StreamKey) -> Result<StreamDetail, ServiceError> {
-        let slice = self.store().stream_slice(stream, 0, 1).await?;
+        let slice = self.shared.slice(stream, 0, 1).await?;
         self.kept(stream, &slice)?;
         let (settings, shard) = (self.shared.settings(), self.shard_of(stream)?);
+        // Neither relays nor limits reach sagas' histories, whatever their patterns.
+        let is_stored = !stream.name.is_saga();
         let mut relays = Vec::new();
-        for plan in settings.relays.iter().filter(|plan| plan.streams.matches(&stream.name)) {
+        for plan in settings.relays.iter().filter(|plan| is_stored && plan.streams.matches(&stream.name)) {
             let read = self.store().relay_slice(&plan.name, stream, slice.head.last, 1).await?;
             relays.push((plan.name.clone(), read.checkpoint.upto));
         }
+        let pattern = settings.pattern(&stream.name).filter(|_| is_stored);
         Ok(StreamDetail {
             shard: shard.shard,
             is_owned_here: shard.is_owned(),
             named_to: slice.rest.named_to(&slice.head),
             purged: slice.rest.purged,
-            settings: settings.pattern(&stream.name).map(|settings| settings.pattern.as_str().to_owned()),
+            settings: pattern.map(|settings| settings.pattern.as_str().to_owned()),
             relays,
             summary: self.summary(stream.clone(), &slice.head, &slice.rest),
         })

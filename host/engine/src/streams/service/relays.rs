@@ -142,11 +142,16 @@ impl Streams {
             tell_stops(&this.shared).await?;
             this.store().note_relay(&plan.name, &word).await?;
             read_notes(&this.shared).await?;
-            this.shards.iter().for_each(StreamHandle::relay_changed);
+            this.wake_relays();
             Ok(this.view(&plan).await)
         };
         // A relay whose topic can't be used stays stopped: what came of it says so.
         self.audited(asked, work, |view| json!({ "state": view.state.word() })).await
+    }
+
+    /// A transport was paused or goes on: relays that send through it wait for nothing else.
+    pub fn wake_relays(&self) {
+        self.shards.iter().for_each(StreamHandle::relay_changed);
     }
 
     pub(super) async fn seek(&self, request: SeekRequest) -> Result<RelayStreamView, ServiceError> {

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use waybill_core::port::stream_store::StreamStore;
-use waybill_core::streams::chunk::StoredEvent;
+use waybill_core::streams::chunk::{Chunk, StoredEvent};
 use waybill_core::streams::event::Event;
 use waybill_core::streams::name::StreamPattern;
 use waybill_core::streams::owner::PublishedPart;
@@ -20,7 +22,7 @@ const NOW: UnixMillis = UnixMillis(1_000_000);
 fn chunk(from: u64, resources: &[&str]) -> Chunk {
     let events = (from + 1..).zip(resources).map(|(seq, id)| {
         let event = Event { resource_id: (*id).to_owned(), ..event(&format!("e{seq}")) };
-        StoredEvent { seq, pos: 1, packed: admitted(event, false).packed }
+        StoredEvent { seq, pos: 1, packed: admitted(event, false).packed, apart: 0 }
     });
     let events: Vec<StoredEvent> = events.collect();
     Chunk { from, last: from + events.len() as u64, total: 1, at: UnixMillis(1), events }
@@ -82,4 +84,51 @@ async fn what_a_relay_lacked_is_compacted_when_it_has_it_though_nothing_is_appen
     let chunks = [chunk(0, &["a", "b"]), chunk(2, &["a", "b"])];
     let left = kept_up(&mut upkeep, &compacting(), &chunks, 100).await;
     assert_eq!(left, [3, 4]);
+}
+
+/// Streams that an upkeep wants to read at once, of those to which chunks of so many events were just added.
+fn wanted(upkeep: &mut Upkeep, streams: &[&str], sizes: &[usize], settings: &StreamsSettings) -> Vec<(String, Stage)> {
+    for name in streams {
+        let mut last = 0;
+        for size in sizes {
+            let chunk = Arc::new(chunk(last, &vec!["r"; *size]));
+            let part = FeedPart { stream: stream(name), from: last + 1, to: chunk.last };
+            last = chunk.last;
+            let parts = vec![PublishedPart { part, chunks: Some(vec![chunk]) }];
+            upkeep.published(&Published { shard: SHARD, pos: 1, parts }, settings);
+        }
+    }
+    let mut wanted = Vec::new();
+    for _ in 0..100 {
+        match upkeep.next(NOW, settings) {
+            Some(UpkeepAsk::Stream { stream, .. }) => {
+                wanted.extend(upkeep.current.take().map(|job| (stream.name.to_string(), job.stage)));
+            }
+            Some(UpkeepAsk::Due) => assert_eq!(upkeep.found_due(Vec::new(), 0, NOW), None),
+            None => break,
+        }
+    }
+    wanted
+}
+
+#[tokio::test(start_paused = true)]
+async fn sealed_chunks_are_not_looked_at_for_merging_and_the_index_takes_one_stream_at_a_time_while_they_come() {
+    let settings = StreamsSettings::default();
+    let mut upkeep = Upkeep::new(DueLooks::new(SHARD, 1));
+    let front = Front { last: 64, at: NOW, total: 1 };
+    for name in ["a", "b"] {
+        upkeep.notes.take_in(&stream(name)).unwrap().front = Some(front);
+    }
+    let looks = wanted(&mut upkeep, &["a", "b"], &[64; 100], &settings);
+    assert!(looks.iter().all(|(_, stage)| *stage != Stage::Merge), "{looks:?}");
+    assert_eq!(upkeep.notes.get(&stream("a")).unwrap().sealed_to, 100 * 64);
+    for name in ["a", "b"] {
+        upkeep.notes.get_mut(&stream(name)).unwrap().is_queued = false;
+    }
+    tokio::time::advance(AGES_EVERY).await;
+    upkeep.appended_at = Some(Instant::now());
+    assert_eq!(wanted(&mut upkeep, &[], &[], &settings), [("a".to_owned(), Stage::Index)]);
+    tokio::time::advance(AGES_EVERY).await;
+    upkeep.appended_at = Some(Instant::now());
+    assert_eq!(wanted(&mut upkeep, &[], &[], &settings), [("b".to_owned(), Stage::Index)], "they take turns");
 }

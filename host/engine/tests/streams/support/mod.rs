@@ -5,6 +5,7 @@
 mod clock;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +23,8 @@ use waybill_core::streams::name::{StreamKey, StreamName, StreamPattern};
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::settings::{RelayPlan, StreamsSettings};
 use waybill_core::streams::wire::Broker;
-use waybill_engine::{Engine, EngineConfig, Stores, StreamsConfig};
+use waybill_core::time::Now;
+use waybill_engine::{Clock, Engine, EngineConfig, Stores, StreamsConfig};
 use waybill_testkit::fake_transport::FakeTransport;
 use waybill_testkit::memory_store::MemoryStore;
 
@@ -31,10 +33,25 @@ pub use clock::{SteppedClock, TokioClock};
 /// Longest (virtual) wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// The clocks of hosts. It counts how often they are read: a task that wakes looks at the time.
+#[derive(Clone)]
+struct CountedClock {
+    clock: SteppedClock,
+    reads: Arc<AtomicU64>,
+}
+
+impl Clock for CountedClock {
+    fn now(&self) -> Now {
+        self.reads.fetch_add(1, Ordering::AcqRel);
+        self.clock.now()
+    }
+}
+
 /// What outlives hosts: the store, the broker, the time.
 pub struct World {
     pub memory: Arc<MemoryStore>,
     pub stepped: SteppedClock,
+    clock_reads: Arc<AtomicU64>,
     pub bus: Arc<FakeTransport>,
     pub settings: StreamsSettings,
 }
@@ -56,6 +73,7 @@ impl World {
         Self {
             memory: Arc::new(MemoryStore::new()),
             stepped: SteppedClock::new(TokioClock::new()),
+            clock_reads: Arc::default(),
             bus: FakeTransport::new("bus"),
             settings,
         }
@@ -93,8 +111,16 @@ impl World {
             dedup: memory.clone(),
             idempotency: memory.clone(),
         };
-        let engine = Engine::start(config, stores, Arc::new(self.stepped.clone()));
+        let clock = CountedClock { clock: self.stepped.clone(), reads: Arc::clone(&self.clock_reads) };
+        let engine = Engine::start(config, stores, Arc::new(clock));
         Host { outbox: engine.outbox(), streams: engine.streams().unwrap(), engine }
+    }
+
+    /// How often hosts look at the time within one.
+    pub async fn clock_reads_in(&self, time: Duration) -> u64 {
+        let before = self.clock_reads.load(Ordering::Acquire);
+        pass(time).await;
+        self.clock_reads.load(Ordering::Acquire) - before
     }
 
     /// Chunks that are stored of a stream.

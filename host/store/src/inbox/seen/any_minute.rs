@@ -11,6 +11,7 @@ use waybill_surreal::{Bound, Row};
 
 use super::bucket::{BucketKey, Form, Part, form_end};
 use super::find::{Reader, Snapshot, TRIES_MAX};
+use super::reads::Asker;
 use super::records;
 use crate::codec::inbox::seen::BucketHead;
 use crate::fault::store_error;
@@ -47,14 +48,14 @@ async fn try_find(
     (consumer, id): (&ConsumerName, Fingerprint),
     spoilt: &mut Spoilt,
 ) -> Result<Option<SeenHit>, StoreError> {
-    let mut reader = Reader::of(store, shard, spoilt);
+    let mut reader = Reader::of(store, shard, Asker::People, spoilt);
     // One state of the store for all of it, so that no block is missed that is packed or merged meanwhile.
     let mut snapshot = Snapshot::of(store);
     let mut latest: Option<SeenHit> = None;
     let mut from = Bound::Included(BucketKey::numbered(consumer, Form::Minute, 0).start(shard));
     let until = Bound::Excluded(form_end(shard, consumer, Form::Minute));
     loop {
-        store.seen_reads().count(consumer);
+        reader.count(consumer);
         let rows = snapshot.get().await?.scan(INBOX_SEEN, from, until.clone(), FIRST_RECORDS).await;
         let rows = rows.map_err(store_error)?;
         let Some(first) = rows.first() else { return Ok(latest) };

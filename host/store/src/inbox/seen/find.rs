@@ -15,6 +15,7 @@ use super::added::Added;
 use super::bucket::{BucketKey, Form, Part, form_end};
 use super::filter::{FILTER_BLOCKS, Filter};
 use super::memory::Remembered;
+use super::reads::Asker;
 use super::records;
 use super::table::block_of;
 use crate::codec::inbox::seen::{BucketHead, SeenIds, Table, number_block};
@@ -63,11 +64,12 @@ pub async fn find(
     store: &SurrealStore,
     shard: ShardId,
     queries: &[SeenQuery],
+    asker: Asker,
 ) -> Result<Vec<Option<SeenHit>>, StoreError> {
     let mut tries = 1;
     loop {
         let mut spoilt = Spoilt::default();
-        let found = try_find(store, shard, queries, &mut spoilt).await;
+        let found = try_find(store, shard, queries, (asker, &mut spoilt)).await;
         store.set_aside(spoilt).await;
         match found {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
@@ -80,14 +82,14 @@ async fn try_find(
     store: &SurrealStore,
     shard: ShardId,
     queries: &[SeenQuery],
-    spoilt: &mut Spoilt,
+    (asker, spoilt): (Asker, &mut Spoilt),
 ) -> Result<Vec<Option<SeenHit>>, StoreError> {
     if !store.is_embedded() {
         // Another host may write the shard by now.
         let beat = beat(store.begin(false).await?.as_ref(), shard).await?;
         store.seen_memory().record_has(shard, beat);
     }
-    let mut reader = Reader::of(store, shard, spoilt);
+    let mut reader = Reader::of(store, shard, asker, spoilt);
     let mut found = Vec::with_capacity(queries.len());
     for query in queries {
         let mut hit = None;
@@ -105,6 +107,7 @@ async fn try_find(
 pub(super) struct Reader<'r> {
     store: &'r SurrealStore,
     shard: ShardId,
+    asker: Asker,
     /// What this call read and nobody remembers.
     read: HashMap<BucketKey, ReadBucket>,
     /// The same of runs.
@@ -113,12 +116,17 @@ pub(super) struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    pub fn of(store: &'r SurrealStore, shard: ShardId, spoilt: &'r mut Spoilt) -> Self {
-        Self { store, shard, read: HashMap::new(), runs: HashMap::new(), spoilt }
+    pub fn of(store: &'r SurrealStore, shard: ShardId, asker: Asker, spoilt: &'r mut Spoilt) -> Self {
+        Self { store, shard, asker, read: HashMap::new(), runs: HashMap::new(), spoilt }
     }
 }
 
 impl Reader<'_> {
+    /// A read of the store begins.
+    pub fn count(&self, consumer: &ConsumerName) {
+        self.store.seen_reads().count(consumer, self.asker);
+    }
+
     async fn at(&mut self, consumer: &ConsumerName, place: &SeenPlace) -> Result<Option<SeenHit>, StoreError> {
         if place.bucket != Bucket::Runs {
             let bucket = BucketKey::of(consumer, &place.bucket, OwnedAge(0));
@@ -157,7 +165,7 @@ impl Reader<'_> {
         let mut from = Bound::Included(BucketKey::numbered(consumer, form, 0).start(self.shard));
         let until = Bound::Excluded(form_end(self.shard, consumer, form));
         loop {
-            self.store.seen_reads().count(consumer);
+            self.count(consumer);
             let rows = transaction.scan(INBOX_SEEN, from, until.clone(), 1).await.map_err(store_error)?;
             let Some(row) = rows.into_iter().next() else { return Ok(numbers) };
             from = match BucketKey::of_record(&row.key) {
@@ -200,7 +208,7 @@ impl Reader<'_> {
                     return Ok(None);
                 }
                 let part = Part::of_numbers(at);
-                self.store.seen_reads().count(&bucket.consumer);
+                self.count(&bucket.consumer);
                 let block = records::block(snapshot.get().await?, self.shard, bucket, part, self.spoilt).await?;
                 Ok(block.and_then(|block| hit_in(&block, member)))
             }
@@ -209,7 +217,7 @@ impl Reader<'_> {
     }
 
     pub async fn load(&mut self, snapshot: &mut Snapshot<'_>, bucket: &BucketKey) -> Result<ReadBucket, StoreError> {
-        self.store.seen_reads().count(&bucket.consumer);
+        self.count(&bucket.consumer);
         let (added, head) = load(snapshot.get().await?, self.shard, bucket, self.spoilt).await?;
         Ok(ReadBucket { added: Arc::new(added), head: Arc::new(head) })
     }
@@ -250,7 +258,7 @@ impl Reader<'_> {
                 continue;
             }
             let part = Part::Block { table: table.number, block: at };
-            self.store.seen_reads().count(&bucket.consumer);
+            self.count(&bucket.consumer);
             let block = records::block(snapshot.get().await?, self.shard, bucket, part, self.spoilt).await?;
             match block.as_ref().map(|block| hit_in(block, Member::Hash(fingerprint))) {
                 Some(Some(hit)) => return Ok((Some(hit), gaps)),
@@ -280,7 +288,7 @@ impl Reader<'_> {
         let first = block / FILTER_BLOCKS * FILTER_BLOCKS;
         let behind = first.saturating_add(FILTER_BLOCKS).min(table.blocks);
         let range = (table.number, first, behind);
-        self.store.seen_reads().count(&bucket.consumer);
+        self.count(&bucket.consumer);
         let blocks = records::blocks(snapshot.get().await?, self.shard, bucket, range, self.spoilt).await?;
         if blocks.len() < behind.saturating_sub(first) as usize {
             // They are being removed, or one lies in quarantine.

@@ -35,7 +35,7 @@ use waybill_core::inbox::seen::{OwnedAge, SeenMark};
 
 pub use filter::Filters;
 pub use memory::SeenMemory;
-pub use reads::SeenReads;
+pub use reads::{Asker, SeenReads};
 
 use crate::codec::inbox::seen::SeenIds;
 use bucket::BucketKey;

@@ -8,11 +8,12 @@ use waybill_core::inbox::seen::{Member, OwnedAge};
 use waybill_core::port::inbox_store::{InboxStore, SeenHit};
 use waybill_core::port::quarantine::QuarantineStore;
 use waybill_surreal::{Bound, Row, bytes, bytes_of, object};
-use waybill_testkit::conformance::inbox_samples::{Writer, mark};
+use waybill_testkit::conformance::inbox_samples::{Writer, mark, query};
 use waybill_testkit::conformance::samples::{SHARD, T0};
 
 use super::super::memory;
 use super::{assert_seen, assert_unseen, check, cold, finish, finish_marks, hit, pass, ship, tidy};
+use crate::inbox::seen::Asker;
 use crate::inbox::seen::bucket::{BucketKey, Form, Part};
 use crate::tables::{INBOX_SEEN, INBOX_SEEN_DUE, shard_end, shard_start};
 use crate::{Durability, SurrealStore};
@@ -265,10 +266,27 @@ async fn an_id_that_may_lie_in_any_minute_costs_two_reads_for_each_at_most() {
     };
     assert_eq!(find(&timed(30, 1)[0]).await, None);
     // The last one finds that there are no more minutes.
-    let reads = store.inbox_seen_reads(&ship());
+    let reads = store.seen_reads().of(&ship(), Asker::People);
     assert!((20..=41).contains(&reads), "{reads}");
     let id = &timed(7, 10)[3];
     assert_eq!(find(id).await, Some(SeenHit { check: ContentCheck(check(id)), age: OwnedAge(1_007) }));
+}
+
+#[tokio::test]
+async fn what_people_ask_isnt_counted_among_the_reads_of_messages() {
+    let store = memory().await;
+    let mut writer = Writer::new();
+    finish(&mut writer, &store, 1_000, &random(0, 200)).await;
+    pass(&mut writer, &store, 5 * MINUTE).await;
+    tidy(&store, 0).await;
+    let store = cold(&store);
+    let id = random(0, 200).remove(3);
+    let Member::Hash(fingerprint) = mark("ship", &id, 0).place.member else { panic!("{id} has a time inside") };
+    assert!(store.inbox_seen_for_people(SHARD, &query("ship", &id)).await.unwrap().is_some());
+    store.inbox_seen_in_any_minute(SHARD, &ship(), fingerprint).await.unwrap();
+    assert!(store.seen_reads().of(&ship(), Asker::People) > 0);
+    assert_eq!(store.inbox_seen_reads(&ship()), 0, "nothing flowed");
+    assert!(hit(&cold(&store), &id).await.is_some());
 }
 
 /// Tables of a bucket whose head is lost are numbered anew: filters of the same numbers count no more.

@@ -21,7 +21,7 @@ use waybill_surreal::{
 use super::{patient, sql};
 use crate::SurrealStore;
 use crate::guard::check;
-use crate::tables::{DOOR, META, OWN};
+use crate::tables::{DOOR, DOORSTEPS, META, OWN};
 
 /// Tables that statements of these tests write to; the first two are there from the beginning.
 const WRITTEN: [&str; 4] = ["leak", "orders", "placed", "fresh"];
@@ -55,8 +55,8 @@ enum Outcome {
 impl Tried {
     async fn new(walls: Walls) -> Self {
         let closed = match walls {
-            Walls::GuardAlone => ClosedTables { tables: &[], doorstep: DOOR, settings: META },
-            Walls::Both | Walls::WallAlone => ClosedTables { tables: &OWN, doorstep: DOOR, settings: META },
+            Walls::GuardAlone => ClosedTables { tables: &[], doorsteps: &DOORSTEPS, settings: META },
+            Walls::Both | Walls::WallAlone => ClosedTables { tables: &OWN, doorsteps: &DOORSTEPS, settings: META },
         };
         let store = SurrealStore::open_closing(patient("mem://"), closed).await.unwrap();
         let transaction = store.engine.begin(true).await.unwrap();
@@ -164,6 +164,13 @@ async fn the_wall_alone_names_what_it_refused_and_leaves_the_host_to_its_work() 
         ("DELETE outbox", "outbox"),
         ("RELATE outbox:1->placed->orders:2", "outbox"),
         ("RETURN fn::waybill::enqueue({ topic: 'bus:x', payload: 1, tenant: 'victim' })", "waybill_meta"),
+        (
+            "RETURN fn::waybill::append({ stream: 'a', resource_type: 'T', resource_id: 'r', op: 1, schema_version: 1 })",
+            "waybill_meta",
+        ),
+        ("CREATE stream_door:[0, 1, 0, 'x'] SET event_id = 'x'", "stream_door"),
+        ("UPDATE stream:['acme', 'a'] SET last = 9", "stream"),
+        ("SELECT * FROM event:['acme', 'a', 1]", "event"),
         ("RETURN fn::waybill::outbox('default')", "parked"),
     ] {
         let ast = surrealdb_syn::parse(query).unwrap();
@@ -206,6 +213,7 @@ async fn the_wall_alone_keeps_definitions_users_and_other_databases() {
         "DEFINE INDEX i ON orders FIELDS n",
         "DEFINE FUNCTION fn::mine() {}",
         "DEFINE FUNCTION OVERWRITE fn::waybill::enqueue($m: object) { RETURN 1 }",
+        "DEFINE FUNCTION OVERWRITE fn::waybill::append($m: object) { RETURN 1 }",
         "DEFINE PARAM $p VALUE 1",
         "DEFINE USER evil ON DATABASE PASSWORD 'x' ROLES OWNER",
         "DEFINE USER evil ON ROOT PASSWORD 'x' ROLES OWNER",
@@ -214,6 +222,7 @@ async fn the_wall_alone_keeps_definitions_users_and_other_databases() {
         "REMOVE TABLE outbox",
         "REMOVE TABLE orders",
         "REMOVE FUNCTION fn::waybill::enqueue",
+        "REMOVE FUNCTION fn::waybill::append",
         "REMOVE DATABASE waybill",
         "ALTER TABLE orders DROP COMMENT",
         "RETURN http::get('http://169.254.169.254/')",
@@ -232,9 +241,9 @@ async fn the_wall_alone_keeps_definitions_users_and_other_databases() {
     assert_eq!(to_json(found.into_iter().next().unwrap()).unwrap(), json!("still"));
 }
 
-/// What opens the doorstep to the operator's functions opens nothing else.
+/// What opens the doorsteps to the operator's functions opens nothing else.
 #[tokio::test]
-async fn a_function_of_the_operators_opens_no_table_but_the_doorstep() {
+async fn a_function_of_the_operators_opens_no_table_but_the_doorsteps() {
     let tried = Tried::new(Walls::WallAlone).await;
     sql(&tried.store, "DEFINE FUNCTION fn::mine() { RETURN 1 }").await.unwrap();
     for query in [
@@ -251,6 +260,13 @@ async fn a_function_of_the_operators_opens_no_table_but_the_doorstep() {
         "DELETE outbox_door",
         "UPDATE waybill_meta:0 SET token = 9",
         "UPDATE outbox_door:0 SET token = 9",
+        "SELECT * FROM stream_door, stream",
+        "SELECT * FROM [stream_door:0, stream_shard:0, stream_door:1]",
+        "SELECT * FROM event:0..5",
+        "DELETE stream_door",
+        "UPDATE stream_door:0 SET token = 9",
+        "UPDATE stream:0 SET token = 9",
+        "CREATE event_id:['acme', 'x'] SET seq = 9",
     ] {
         let outcome = tried.tries(query, &json!({})).await;
         assert!(matches!(outcome, Outcome::Refused(_)), "{query}: {outcome:?}");

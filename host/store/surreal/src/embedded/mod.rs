@@ -51,8 +51,8 @@ pub struct EmbeddedOptions {
 #[derive(Clone, Copy)]
 pub struct ClosedTables {
     pub tables: &'static [&'static str],
-    /// The one of them that functions and events of the operator may append to.
-    pub doorstep: &'static str,
+    /// Those of them that functions and events of the operator may append to.
+    pub doorsteps: &'static [&'static str],
     /// The one of them that they may read.
     pub settings: &'static str,
 }

@@ -1,7 +1,6 @@
-//! W12: events as they come, with a connection for each subscriber: how long from when an event was due until a subscriber has it, and what
-//! the server needs for a delivery. A thousand subscribers of which half don't read: what they cost in memory, and whether others notice.
-//!
-//! Waybill is read over server-sent events until the host serves gRPC; the names of the figures say so.
+//! W12: events as they come over gRPC, with a connection for each subscriber: how long from when an event was due until a subscriber has it,
+//! and what the server needs for a delivery. A thousand subscribers of which half don't read: what they cost in memory, and whether others
+//! notice.
 
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use waybill_testkit::grpc_subscriber::{After, Answers, Call};
 use waybill_testkit::load::Client;
 use waybill_testkit::redis;
-use waybill_testkit::subscriber::{Frame, Subscriber};
 
 use super::Bench;
 use super::append::{by_server, jetstream};
@@ -23,12 +22,12 @@ use super::host::Measured;
 
 /// What is measured, in the order in which it is run in turn. `500 of 1000` is beside `500`: nobody else has such subscribers.
 pub const PARTS: [(&str, Side); 6] = [
-    ("W12 sse 1", Side::Waybill),
-    ("W12 sse 1", Side::Native),
-    ("W12 sse 100", Side::Waybill),
-    ("W12 sse 100", Side::Native),
-    ("W12 sse 500", Side::Waybill),
-    ("W12 sse 500 of 1000", Side::Waybill),
+    ("W12 1", Side::Waybill),
+    ("W12 1", Side::Native),
+    ("W12 100", Side::Waybill),
+    ("W12 100", Side::Native),
+    ("W12 500", Side::Waybill),
+    ("W12 500 of 1000", Side::Waybill),
 ];
 
 /// Room for a thousand connections from one address, of which one tenant may have half.
@@ -43,12 +42,12 @@ const WARM_UP: u64 = 500;
 const AHEAD: Duration = Duration::from_millis(500);
 /// A host from which nothing comes for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What stands before the time when an event was due, in nanoseconds.
-const DUE: &str = "\"resource_id\":\"at-";
+/// Beginning of a resource's id; what follows is when the event was due, in nanoseconds.
+const DUE: &str = "at-";
 /// Letters of base64 that stand for 300 bytes.
 const PAYLOAD: &str = "eHh4";
 const PAYLOAD_TIMES: usize = 100;
-/// What the system holds for a subscriber that doesn't read, in bytes.
+/// What the system holds for a subscriber that doesn't read, in bytes; HTTP/2 lets the host send 64 KiB.
 const HELD: u32 = 16 * 1024;
 /// How long a host is left alone before its memory is read.
 const REST: Duration = Duration::from_secs(2);
@@ -69,10 +68,10 @@ fn load(name: &str, events: u64) -> Result<Load> {
     let one = Load { events, rate: 1_000, subscribers: 1, stopped: 0 };
     let many = Load { events: events / 10, rate: 100, subscribers: 500, stopped: 0 };
     Ok(match name {
-        "W12 sse 1" => one,
-        "W12 sse 100" => Load { subscribers: 100, ..one },
-        "W12 sse 500" => many,
-        "W12 sse 500 of 1000" => Load { stopped: 500, ..many },
+        "W12 1" => one,
+        "W12 100" => Load { subscribers: 100, ..one },
+        "W12 500" => many,
+        "W12 500 of 1000" => Load { stopped: 500, ..many },
         other => bail!("{other} is measured by nobody"),
     })
 }
@@ -110,15 +109,15 @@ async fn subscribed(bench: &Bench, load: Load) -> Result<Figure> {
     tokio::time::sleep(REST).await;
     let idle = host.resident()?;
     let (base, origin) = (host.api.base().to_owned(), Instant::now());
-    let selector = format!("stream:{STREAM}");
+    let call = Call::subscribe(&format!("stream:{STREAM}"), After::Nothing);
     let mut stopped = Vec::new();
     for _ in 0..load.stopped {
-        stopped.push(Subscriber::open_with(&base, &selector, None, Some(HELD)).await?);
+        stopped.push(Answers::open(&base, &call, Some(HELD)).await?);
     }
     let mut reading = JoinSet::new();
     for _ in 0..load.subscribers {
-        let subscriber = Subscriber::open(&base, &selector, None).await?;
-        reading.spawn(take(subscriber, origin, load.events));
+        let answers = Answers::open(&base, &call, None).await?;
+        reading.spawn(take(answers, origin, load.events));
     }
     host.mark()?;
     let began = std::time::Instant::now();
@@ -137,31 +136,22 @@ async fn subscribed(bench: &Bench, load: Load) -> Result<Figure> {
 }
 
 /// Ages of the events behind the warm-up.
-async fn take(mut subscriber: Subscriber, origin: Instant, events: u64) -> Result<Vec<Duration>> {
+async fn take(mut answers: Answers, origin: Instant, events: u64) -> Result<Vec<Duration>> {
     let mut ages = Vec::new();
-    let mut seen = 0;
-    while seen < WARM_UP + events {
-        let next = timeout(PATIENCE, subscriber.next()).await;
-        let frame = next.with_context(|| format!("{seen} events came, and then nothing"))??;
-        match frame {
-            Some(Frame::Event { envelope, .. }) => {
-                seen += 1;
-                if seen > WARM_UP {
-                    let due = due(&envelope).context("an event without its time")?;
-                    ages.push(origin.elapsed().saturating_sub(due));
-                }
-            }
-            Some(Frame::Alive | Frame::Moved { .. }) => {}
-            other => bail!("{seen} events came, and then {other:?}"),
+    for seen in 0..WARM_UP + events {
+        let next = timeout(PATIENCE, answers.next()).await;
+        let answer = next.with_context(|| format!("{seen} events came, and then nothing"))??;
+        let event = answer.with_context(|| format!("{seen} events came, and then the end"))?;
+        if seen >= WARM_UP {
+            let due = due(event.resource_id()).context("an event without its time")?;
+            ages.push(origin.elapsed().saturating_sub(due));
         }
     }
     Ok(ages)
 }
 
-fn due(envelope: &[u8]) -> Option<Duration> {
-    let (_, rest) = std::str::from_utf8(envelope).ok()?.split_once(DUE)?;
-    let (nanos, _) = rest.split_once('"')?;
-    nanos.parse().ok().map(Duration::from_nanos)
+fn due(resource_id: &str) -> Option<Duration> {
+    resource_id.strip_prefix(DUE)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Publishes at fixed instants, whatever became of the events before.
@@ -196,7 +186,7 @@ async fn publish(base: &str, origin: Instant, load: Load) -> Result<()> {
 fn event(made: Duration) -> Bytes {
     let event = json!({
         "resource_type": "ORDER",
-        "resource_id": format!("at-{}", made.as_nanos()),
+        "resource_id": format!("{DUE}{}", made.as_nanos()),
         "op": "UPDATE",
         "schema_version": 1,
         "content_type": "text/plain",
@@ -218,9 +208,10 @@ mod tests {
 
     #[test]
     fn an_event_says_when_it_was_due() {
-        let event = event(Duration::from_nanos(1_234_567));
-        assert_eq!(due(&event), Some(Duration::from_nanos(1_234_567)));
-        assert_eq!(due(b"{}"), None);
+        let made = Duration::from_nanos(1_234_567);
+        let request: serde_json::Value = serde_json::from_slice(&event(made)).unwrap();
+        assert_eq!(due(request["events"][0]["resource_id"].as_str().unwrap()), Some(made));
+        assert_eq!(due("r-1"), None);
     }
 
     #[test]

@@ -317,9 +317,10 @@ impl Bench {
             ("W9", Side::Native) => inbound::fetched(self, messages).await,
             ("W9 keys", _) => inbound::consumed(self, messages, true).await,
             (name, side) if name.starts_with("W10 ") => append::measure(self, name, side, messages).await,
-            ("W11 sse", Side::Waybill) => replay::subscribed(self, messages).await,
-            ("W11 sse", Side::Native) => replay::consumed(self, "replay-nats", messages).await,
-            ("W11 sse codec", Side::Native) => replay::consumed(self, "replay-codec", messages).await,
+            ("W11", Side::Waybill) => replay::subscribed(self, replay::BY_GRPC, messages).await,
+            ("W11 sse", Side::Waybill) => replay::subscribed(self, replay::BY_SSE, messages).await,
+            ("W11", Side::Native) => replay::consumed(self, "replay-nats", messages).await,
+            ("W11 codec", Side::Native) => replay::consumed(self, "replay-codec", messages).await,
             (name, side) if name.starts_with("W12 ") => live::measure(self, name, side, messages).await,
             (name, side) => bail!("{name} has no side {side}"),
         }

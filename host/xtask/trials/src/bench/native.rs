@@ -93,11 +93,16 @@ pub async fn run_reference(command: &mut Command, kind: &str, messages: u64) -> 
     Ok(Figure { resident_peak_mib: Some(measured.resident_peak as f64 / 1_048_576.0), ..figure })
 }
 
+fn all_read(events: u64, took: Duration) -> Posted {
+    Posted { delivered: events, failed: 0, took }
+}
+
 /// Runs a reference in this process and tells about it.
 pub async fn here(kind: &str, target: &str, messages: u64) -> Result<()> {
     let Posted { delivered, failed, took } = match kind {
         "http" => post_all(target, messages, PAYLOAD, AT_ONCE).await.context("making the client")?,
-        replay::KIND => Posted { delivered: messages, failed: 0, took: replay::read(target, messages).await? },
+        replay::BY_GRPC => all_read(messages, replay::read(target, messages).await?),
+        replay::BY_SSE => all_read(messages, replay::read_sse(target, messages).await?),
         other => bail!("there is no reference `{other}`"),
     };
     let used = usage(std::process::id()).context("reading what this process used")?;

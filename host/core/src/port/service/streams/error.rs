@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::ids::{EventId, RelayName};
 use crate::streams::event::EventError;
 use crate::streams::exact::ExactRefusal;
-use crate::streams::name::StreamKey;
+use crate::streams::name::{StreamKey, StreamName};
 use crate::streams::reading::{PageError, TokenError};
 
 /// Why a request about streams failed.
@@ -22,6 +22,8 @@ pub enum StreamError {
     /// An append goes into one commit, or not at all.
     #[error("the append has {bytes} bytes with all its events, at most {bytes_max} are taken at once: split it")]
     AppendTooLarge { bytes: usize, bytes_max: usize },
+    #[error("{0} is a saga's history, which is only read: it goes with its saga, `saga.keep_done` after its end")]
+    History(StreamName),
     #[error(transparent)]
     Read(#[from] PageError),
     /// Something that a reader of many streams should have had next is gone.
@@ -55,6 +57,7 @@ impl StreamError {
             },
             Self::Exact(refusal) => refusal.code(),
             Self::IdTaken { .. } => Code::EVENT_ID_TAKEN,
+            Self::History(_) => Code::STREAM_READ_ONLY,
             Self::ImportOrder { .. } => Code::SCHEMA_VALIDATION_FAILED,
             Self::AppendTooLarge { .. } => Code::EVENT_PAYLOAD_TOO_LARGE,
             Self::Read(PageError::Expired { .. }) | Self::Expired => Code::EVENT_CURSOR_EXPIRED,

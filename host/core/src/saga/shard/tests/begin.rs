@@ -1,10 +1,10 @@
 //! How a saga begins, rests and ends.
 
-use super::{T0, bench, done, key, retry, step};
+use super::{Bench, T0, bench, done, key, retry, step};
 use crate::backoff::RetryPolicy;
 use crate::saga::definition::default_retry;
 use crate::saga::records::SagaWrite;
-use crate::saga::shard::SagaReply;
+use crate::saga::shard::{SagaCommand, SagaReply};
 use crate::saga::state::SagaState;
 use crate::time::UnixMillis;
 
@@ -39,6 +39,26 @@ fn what_a_step_does_not_say_about_retries_is_the_default_that_its_saga_began_wit
     }
     bench.answer("a", retry());
     assert_eq!(bench.state(), SagaState::Cancelled);
+}
+
+#[test]
+fn a_history_is_what_the_store_has_while_memory_is_ahead_of_it() {
+    let known = |bench: &Bench| bench.shard.history(&key()).map(|(tree, _, committed)| (tree.events, committed));
+    let mut bench = bench(&(step("a", "") + &step("b", "")));
+    let new = bench.new_saga(key(), "{}", 0);
+    bench.shard.submit(None, SagaCommand::Start(Box::new(new)), bench.now, 0.5);
+    assert_eq!(known(&bench).unwrap().1, Some(0), "its start isn't committed");
+    bench.settle();
+    let (events, committed) = known(&bench).unwrap();
+    assert!(events > 0 && committed == Some(events));
+    let call = bench.call("a").reference;
+    bench.shard.submit(None, SagaCommand::Answer { call, answer: done() }, bench.now, 0.5);
+    let (ahead, committed) = known(&bench).unwrap();
+    assert!(ahead > events && committed == Some(events), "the success of its step waits");
+    bench.shard.build(1).unwrap();
+    assert_eq!(known(&bench).unwrap(), (ahead, Some(events)), "it is out");
+    bench.shard.committed();
+    assert_eq!(known(&bench).unwrap(), (ahead, Some(ahead)));
 }
 
 #[test]

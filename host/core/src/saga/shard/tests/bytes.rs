@@ -103,6 +103,7 @@ fn one_that_is_too_large_to_be_written_stands_still_and_no_other_does() {
     }
     assert_eq!((stopped, sizes), (vec![other("big")], vec![2, 1, 1]));
     assert_eq!(bench.shard.committed_state(&other("big")), Some(None));
+    assert_eq!(bench.shard.history(&other("big")).unwrap().2, None, "what of it is committed isn't known here");
 
     let by = ActedBy { actor: "ann".to_owned(), note: None };
     let signal = SagaCommand::Signal { key: other("big"), name: "go".to_owned(), data: Json::null(), by };

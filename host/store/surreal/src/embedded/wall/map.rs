@@ -17,9 +17,9 @@ struct Closed {
     start: Vec<u8>,
     end: Vec<u8>,
     what: String,
-    /// Open to what the operator has defined in the database: of the doorstep and the settings, a key at a time.
+    /// Open to what the operator has defined in the database: of doorsteps and the settings, a key at a time.
     doorstep: bool,
-    /// Ranges inside it as well: of the doorstep, since `fn::waybill::enqueue` counts what is there of an instant.
+    /// Ranges inside it as well: of a doorstep, since `fn::waybill::enqueue` and `append` count what is there of an instant.
     ranges: bool,
 }
 
@@ -112,7 +112,8 @@ impl Map {
         let mut writes = Vec::new();
         let mut reads = elsewhere(&space, &home);
         for &name in closed.tables {
-            let (appended, doorstep) = (name == closed.doorstep, name == closed.doorstep || name == closed.settings);
+            let appended = closed.doorsteps.contains(&name);
+            let doorstep = appended || name == closed.settings;
             let table = TableName::new(Strand::new_static(name));
             let root = bytes(TblRoot::new(namespace, database, Cow::Borrowed(&table)).encode_bound())?;
             let definition = bytes(TableKey::new(namespace, database, Cow::Borrowed(&table)).encode_key())?;

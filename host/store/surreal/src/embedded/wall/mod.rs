@@ -9,8 +9,8 @@
 //! It costs a transaction that writes one more virtual call a key, and one that only reads nothing.
 //!
 //! Functions and events that the operator has defined run behind it too, with one exception: in a database that has any, they may
-//! append to the doorstep, read it, and read settings by their ids, so that an event may enqueue. Then the guard alone keeps callers'
-//! own statements from these. Every key and every range is judged by itself: nothing else is opened with them.
+//! append to the doorsteps, read them, and read settings by their ids, so that an event may enqueue, and append to a stream. Then the guard
+//! alone keeps callers' own statements from these. Every key and every range is judged by itself: nothing else is opened with them.
 //!
 //! It also counts what a caller's statements write and remove, and refuses large rows: past the bounds they fail like a transaction
 //! that is too large for the store. And it counts what a statement reads, as it lies in memory: the guard says how much that may be, since it
