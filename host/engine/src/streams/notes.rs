@@ -140,6 +140,13 @@ impl Note {
         }
     }
 
+    /// Compaction made so many chunks behind a number small again, sealed ones perhaps among them: they are looked at for merging with what
+    /// comes.
+    pub fn made_small(&mut self, after: u64, chunks: usize) {
+        self.chunks = self.chunks.saturating_add(chunks);
+        self.sealed_to = self.sealed_to.min(after);
+    }
+
     /// What is to be done, as far as is known. Without `now` ages aren't looked at.
     pub fn due(&self, retention: &Retention, now: Option<UnixMillis>) -> Option<Stage> {
         let Some(front) = self.front else { return Some(Stage::Front { bytes_max: FRONT_BYTES }) };
