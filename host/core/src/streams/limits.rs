@@ -64,6 +64,8 @@ pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
 pub const RELAY_WINDOWS_MAX: usize = 4_096;
 /// Streams of a shard whose events a relay gave up for others, as they can't be sent for now.
 pub const RELAY_PARKED_MAX: usize = 10_000;
+/// Stops of a relay that are known again when they are told again, over all hosts. Eight bytes each.
+pub const RELAY_STOPS_KNOWN: usize = 256;
 /// Default of `relay.max_inflight`, in events, a relay and host.
 pub const RELAY_INFLIGHT_DEFAULT: usize = 64;
 
