@@ -226,7 +226,7 @@ impl StreamService for FakeStreams {
             shards: 16,
             waiting: 2,
             door_rows: 3,
-            door_age: Some(Duration::from_secs(5)),
+            door_age_ms: Some(5_000),
             readers: 7,
             readers_max: 7_500,
             lagged: 1,

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use http::Uri;
-use waybill_api::stream_stats::{HostStreams, StreamStatsView};
+use waybill_api::stream_stats::StreamStatsView;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::StreamService;
 use waybill_core::streams::access::StreamRight;
@@ -31,7 +31,7 @@ pub(crate) async fn stats(State(app): State<App>, caller: Caller, uri: Uri) -> R
     let service = service(&app)?;
     let mut stats = counted(service.as_ref(), &caller, tenant).await?;
     if caller.sees_all() {
-        stats.host = Some(HostStreams::from(service.stream_stats().await?));
+        stats.host = Some(service.stream_stats().await?);
     }
     ok(&stats)
 }

@@ -270,8 +270,7 @@ impl StreamService for FakeStreams {
         Ok(Page { items, next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
-        let door_age = Some(std::time::Duration::from_secs(5));
-        Ok(StreamStats { readers: 7, door_rows: 3, door_age, ..StreamStats::default() })
+        Ok(StreamStats { readers: 7, door_rows: 3, door_age_ms: Some(5_000), ..StreamStats::default() })
     }
 }
 
