@@ -1,4 +1,4 @@
-//! How event streams do: what a tenant's keep, and how this host does with those of all.
+//! How event streams do: what those of some tenants keep, and how this host does with those of all.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,8 +8,8 @@ use waybill_core::port::service::streams::{StreamStats, StreamSummary};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = StreamStats)]
 pub struct StreamStatsView {
-    /// Whose streams are counted.
-    pub tenant: String,
+    /// Tenants whose streams are counted.
+    pub tenants: Vec<String>,
     /// Streams that the credential may read.
     pub streams: u64,
     /// There are more streams than are counted: `streams`, `events` and `bytes` are lower bounds.
