@@ -10,6 +10,7 @@
 //! | [`fake_participant`] | a participant whose steps a test writes |
 //! | [`fake_handler`] | handlers whose answers a test writes |
 //! | [`fake_source`] | a broker in memory, with sources on it |
+//! | [`fake_streams`] | event streams, played, for the surfaces that show them |
 //! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
@@ -43,6 +44,7 @@ pub mod direct_model;
 pub mod fake_handler;
 pub mod fake_participant;
 pub mod fake_source;
+pub mod fake_streams;
 pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;

@@ -136,11 +136,12 @@ fn event_streams(settings: &StreamsSettings, files_max: Option<u64>) -> Check {
             .iter()
             .map(|relay| format!("relay {} sends {} through {}", relay.name, relay.streams.as_str(), relay.transport)),
     );
-    match files_max.filter(|files| *files < subscriptions.saturating_add(FILES_BESIDE)) {
+    let files_needed = subscriptions.saturating_add(FILES_BESIDE);
+    match files_max.filter(|files| *files < files_needed) {
         Some(files) => {
             parts.push(format!(
-                "but {files} files may be open at once, which a connection counts as: raise that (ulimit -n, LimitNOFILE= of a \
-                 unit), or lower events.subscriptions_max"
+                "but {files} files may be open at once, which a connection counts as: raise that to {files_needed} (ulimit -n, \
+                 LimitNOFILE= of a unit), or lower events.subscriptions_max"
             ));
             Check::warn(name, parts.join("; "))
         }
@@ -208,6 +209,7 @@ mod tests {
         let few = shown(Some(1_255));
         assert_eq!(few["status"], "warn");
         let detail = few["detail"].as_str().unwrap();
-        assert!(detail.starts_with(well) && detail.contains("1255 files") && detail.contains("ulimit -n"), "{detail}");
+        assert!(detail.starts_with(well) && detail.contains("1255 files"), "{detail}");
+        assert!(detail.contains("raise that to 1256 (ulimit -n, ") && detail.contains("or lower "), "{detail}");
     }
 }

@@ -95,7 +95,7 @@ fn the_examples_of_the_pages_are_right() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 7);
+    assert_eq!(examples, 8);
 }
 
 /// What a setting is when `name = value` stands in `place`.

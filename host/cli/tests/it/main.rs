@@ -10,7 +10,6 @@ mod documents;
 #[cfg(unix)]
 mod exposure;
 mod fake_inbound;
-mod fake_streams;
 mod help;
 mod host;
 mod inbound;

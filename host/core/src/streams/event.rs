@@ -183,6 +183,9 @@ impl Event {
         for (field, text) in texts {
             optional(field, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
         }
+        if let Body::Any { type_url, .. } = &self.body {
+            optional("payload.type_url", type_url, TEXT_BYTES_MAX)?;
+        }
         self.check_headers()?;
         let (bytes, bytes_max) = (self.body.len(), limits.payload_bytes_max);
         if bytes > bytes_max {
@@ -322,6 +325,19 @@ pub(crate) mod tests {
             admit(Event { schema_version: 4, ..event("a") }, some),
             Err(EventError::SchemaVersion { version: 4, first: 1, last: 3 })
         );
+    }
+
+    #[test]
+    fn the_type_of_a_payload_is_bounded_as_other_texts_are() {
+        let of = |type_url: String| {
+            let body = Body::Any { type_url, value: Bytes::new() };
+            admit(Event { body, ..event("a") }, EventLimits::default())
+        };
+        assert!(of(String::new()).is_ok() && of("x".repeat(TEXT_BYTES_MAX)).is_ok());
+        let error = of("x".repeat(TEXT_BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(error.to_string(), "payload.type_url has 513 bytes, at most 512 are taken");
+        let field = "payload.type_url";
+        assert_eq!(of("two\nlines".into()), Err(InputError::ControlCharacter { field }.into()));
     }
 
     #[test]

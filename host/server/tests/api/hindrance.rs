@@ -28,10 +28,10 @@ use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, Statement};
 use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
+use waybill_testkit::fake_streams::FakeStreams;
 use waybill_testkit::memory_host::InMemoryHost;
 
 use crate::fake_inbound::FakeInbound;
-use crate::fake_streams::FakeStreams;
 
 /// Nothing is in the way until a test says so.
 #[derive(Default)]

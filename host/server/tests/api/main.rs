@@ -19,7 +19,6 @@ mod connections;
 mod dead_letters;
 mod examples;
 mod fake_inbound;
-mod fake_streams;
 mod grpc;
 mod hindrance;
 mod idempotency;

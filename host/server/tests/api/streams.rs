@@ -1,7 +1,7 @@
 //! `/v1/streams` and `/v1/events`: what is read, refused and answered. What streams do is the engine's, with its own tests.
 
 use http::{Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use waybill_core::streams::access::StreamRole;
 use waybill_server::auth::{Role, TokenRecord};
 use waybill_server::limits::Limits;
@@ -134,7 +134,7 @@ async fn events_of_many_streams_are_read_by_prefix_or_resource() {
 async fn streams_are_listed_and_shown() {
     let api = Api::open().await;
     let page = api.get("/v1/streams?prefix=ta&limit=2").await.json();
-    assert_eq!((&page["items"][1]["name"], &page["items"][1]["readers"]), (&json!("task"), &json!(1)));
+    assert_eq!((&page["items"][0]["name"], &page["items"][0]["readers"]), (&json!("task"), &json!(1)));
     let cursor = page["next_cursor"].as_str().unwrap();
     api.get(&format!("/v1/streams?prefix=ta&cursor={cursor}")).await.json();
     let shown = api.get("/v1/streams/task").await.json();
@@ -148,23 +148,29 @@ async fn streams_are_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn how_streams_do_is_counted_of_a_tenant_and_told_of_the_host_to_who_sees_all() {
+async fn how_streams_do_is_counted_of_a_credentials_tenants_and_told_of_the_host_to_who_sees_all() {
     let tokens = vec![
         token("all", &["*"], &[Role::Viewer]),
         token("acme", &["acme"], &[Role::Viewer]),
+        token("several", &["acme", "other"], &[Role::Viewer]),
         of_streams("reader", &["acme"], &["read:task"]),
     ];
     let api = Api::with(Some(tokens), Limits::default()).await;
     let all = api.send(by("all", get("/v1/events/stats"))).await.json();
-    let of_tenant = ["tenant", "streams", "more", "events", "bytes"].map(|name| all[name].clone());
-    assert_eq!(of_tenant, [json!("default"), json!(4), json!(false), json!(12), json!(3_600)]);
+    let counted = |stats: &Value| ["tenants", "streams", "more", "events", "bytes"].map(|name| stats[name].clone());
+    assert_eq!(counted(&all), [json!(["default"]), json!(4), json!(false), json!(12), json!(3_600)]);
     let of_host = ["readers", "door_rows", "door_age_ms"].map(|name| all["host"][name].clone());
     assert_eq!(of_host, [json!(7), json!(3), json!(5_000)]);
     let calls = api.streams().calls();
     assert_eq!(calls[0], r#"streams default "" None 1000"#);
     assert_eq!(calls[1], r#"streams default "" Some("task") 1000"#, "the count goes on behind a page");
     let acme = api.send(by("acme", get("/v1/events/stats"))).await.json();
-    assert_eq!((&acme["tenant"], &acme["host"]), (&json!("acme"), &json!(null)));
+    assert_eq!((&acme["tenants"], &acme["host"]), (&json!(["acme"]), &json!(null)));
+    let several = api.send(by("several", get("/v1/events/stats"))).await.json();
+    assert_eq!(counted(&several), [json!(["acme", "other"]), json!(8), json!(false), json!(24), json!(7_200)]);
+    assert_eq!(several["host"], json!(null));
+    let one = api.send(by("several", get("/v1/events/stats?tenant=other"))).await.json();
+    assert_eq!((&one["tenants"], &one["streams"]), (&json!(["other"]), &json!(4)));
     let other = api.send(by("acme", get("/v1/events/stats?tenant=other"))).await;
     assert_eq!(other.problem(), (403, "AUTH.TENANT".into()));
     assert_eq!(api.send(by("reader", get("/v1/events/stats"))).await.status, StatusCode::FORBIDDEN);

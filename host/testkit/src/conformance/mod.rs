@@ -270,6 +270,7 @@ macro_rules! stream_store_conformance {
             stream_reads: streams_are_scanned_by_name_and_by_what_selects_them
             stream_reads: streams_are_listed_by_name_in_pages_with_where_they_stand
             stream_reads: who_scans_again_reads_what_he_lacks
+            stream_reads: what_compaction_emptied_tells_nothing_of_what_a_reader_had
             stream_reads: checkpoints_come_back_and_relays_read_on_behind_them
             stream_reads: dead_letters_and_what_a_relay_never_had_are_listed_in_pages
             stream_reads: a_relay_goes_through_all_streams_of_its_shard

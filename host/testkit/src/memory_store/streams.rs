@@ -352,7 +352,7 @@ impl StreamTables {
     }
 
     /// For upkeep, which moves no payload.
-    fn bare_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
+    pub(super) fn bare_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
         let (chunks, is_all) = within(self.chunks_after(stream, after), bytes_max);
         StreamSlice { head: self.head(stream), rest: self.rest(stream), chunks, is_all }
     }
@@ -381,19 +381,11 @@ impl StreamTables {
                     behind.as_ref().is_none_or(|behind| stream.name > *behind)
                         && self.is_selected(stream, &query.selector)
                 })?;
-                let had = self.chunks_after(stream, 0).take_while(|chunk| self.had(query, stream, chunk));
+                let had = self.chunks_after(stream, 0).filter(|chunk| had(query, stream, chunk));
                 let after = had.last().map_or(0, |chunk| chunk.last);
                 Some((stream.name.clone(), self.selected_slice(stream, after, query)))
             }
         }
-    }
-
-    /// Whether a reader that scans again had all of a chunk.
-    fn had(&self, query: &ScanQuery, stream: &StreamKey, chunk: &StoredChunk) -> bool {
-        let count = u16::try_from(query.since.len()).unwrap_or(u16::MAX);
-        let Some(low) = query.since.get(usize::from(stream.shard(count).0)) else { return false };
-        let Ok(chunk) = &chunk.chunk else { return false };
-        chunk.events.iter().all(|event| event.pos > 0 && event.pos <= *low)
     }
 
     pub fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> bool {
@@ -425,6 +417,15 @@ impl StreamTables {
         });
         RelayPage { streams: streams.collect(), last }
     }
+}
+
+/// Whether a reader that scans again had all of a chunk. What compaction emptied, and what can't be read, tells nothing of where it was in
+/// the feed.
+fn had(query: &ScanQuery, stream: &StreamKey, chunk: &StoredChunk) -> bool {
+    let count = u16::try_from(query.since.len()).unwrap_or(u16::MAX);
+    let Some(low) = query.since.get(usize::from(stream.shard(count).0)) else { return false };
+    let Ok(chunk) = &chunk.chunk else { return false };
+    !chunk.events.is_empty() && chunk.events.iter().all(|event| event.pos > 0 && event.pos <= *low)
 }
 
 /// Before all keys of a stamp.

@@ -213,23 +213,9 @@ impl World {
             wanted.known = true;
             return;
         }
-        let new = NewSaga {
-            key: wanted.key.clone(),
-            caller_id: true,
-            at: None,
-            looked_up: Some(beat),
-            definitions: Arc::clone(&wanted.definitions),
-            version: None,
-            input: wanted.input.clone(),
-            deadline: None,
-            headers: Vec::new(),
-            envelope_id: None,
-            correlation_id: None,
-            traceparent: None,
-            plugins: Vec::new(),
-            default_retry: default_retry(),
-            actor: None,
-        };
+        let (key, definitions) = (wanted.key.clone(), Arc::clone(&wanted.definitions));
+        let new = NewSaga::new(key, definitions, wanted.input.clone(), default_retry());
+        let new = NewSaga { caller_id: true, looked_up: Some(beat), ..new };
         let ticket = Ticket(self.nonce());
         self.tickets.insert(ticket, number);
         let (now, random) = (self.now, self.random());

@@ -23,7 +23,9 @@ pub fn for_tests() -> Result<()> {
         program("strace", "strace")?;
     }
     // Subscribes as pages do.
-    program("chromium", "chromium")?;
+    if waybill_testkit::browser::find_browser().is_none() {
+        program("chromium", "chromium")?;
+    }
     // Makes components of JavaScript and Python.
     python_venv()?;
     waybill_testkit::toolchains::install(&Repository::find()?.target)?;

@@ -107,23 +107,9 @@ impl Bench {
     }
 
     fn new_saga(&self, key: SagaKey, input: &str, looked_up: u64) -> NewSaga {
-        NewSaga {
-            key,
-            caller_id: true,
-            at: self.at,
-            looked_up: Some(looked_up),
-            definitions: Arc::clone(&self.definitions),
-            version: None,
-            input: Json::parse(input).unwrap(),
-            deadline: None,
-            headers: Vec::new(),
-            envelope_id: None,
-            correlation_id: None,
-            traceparent: None,
-            plugins: Vec::new(),
-            default_retry: self.default_retry,
-            actor: None,
-        }
+        let (definitions, input) = (Arc::clone(&self.definitions), Json::parse(input).unwrap());
+        let new = NewSaga::new(key, definitions, input, self.default_retry);
+        NewSaga { caller_id: true, at: self.at, looked_up: Some(looked_up), ..new }
     }
 
     fn start_as(&mut self, input: &str, looked_up: u64) -> Result<SagaReply, SagaError> {
