@@ -8,10 +8,10 @@ use waybill_core::port::plugins::PluginsError;
 
 use crate::instant::Instant;
 
-/// The plugins of all transports, and files that can't be used.
+/// The plugins of a host, and files that can't be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Plugins {
-    /// One a transport, by name of the transport.
+    /// One a place in the configuration, by name.
     pub items: Vec<TransportPlugin>,
     /// Always null: they fit one page.
     pub next_cursor: Option<String>,
@@ -30,10 +30,10 @@ pub struct RefusedFile {
     pub reason: String,
 }
 
-/// The plugin of one transport.
+/// The plugin of one transport, handler, participant, source, or of the retry policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TransportPlugin {
-    /// Name of the transport in the configuration.
+    /// Name of the transport in the configuration; else `handler.CONSUMER`, `participant.NAME`, `source.NAME` or `outbox.backoff`.
     pub transport: String,
     /// World of its plugin.
     pub world: String,
@@ -114,7 +114,8 @@ pub struct BadDigest {
 pub struct PluginReload {
     /// Digest that the component must have: 64 hex digits, `sha256:` before them or not.
     pub sha256: Option<String>,
-    /// Take a component that was rolled back before, one whose peer can't be reached, and one that serves already.
+    /// Take a component that was rolled back before, one whose peer can't be reached, one that serves already, and one that lacks a step
+    /// which running sagas may still call.
     pub force: bool,
 }
 

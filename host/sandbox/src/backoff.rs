@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use metrics::{Counter, Gauge, counter, gauge};
 use serde_json::Value;
+use tokio::sync::watch;
 use wasmtime::Store;
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api::{
     Attempt, Decision, FailureKind, Guest, WorkKind,
@@ -20,6 +21,7 @@ use waybill_core::port::transport::{ErrorKind, Fault};
 use crate::config::check_config;
 use crate::convert::{millis, to_millis};
 use crate::error::{SandboxError, one_line};
+use crate::host::Losses;
 use crate::limits::{
     BACKOFF_DELAY_MAX, BACKOFF_FUEL, BACKOFF_TICKS, BACKOFF_VALIDATE_FUEL, FAULT_REASON_BYTES_MAX, HANDLES_MAX,
 };
@@ -39,6 +41,8 @@ pub struct WasmBackoff {
     decisions: Counter,
     failures: Counter,
     memory: Gauge,
+    /// Decisions whose instance was lost.
+    losses: watch::Sender<Losses>,
 }
 
 impl std::fmt::Debug for WasmBackoff {
@@ -50,6 +54,13 @@ impl std::fmt::Debug for WasmBackoff {
 impl WasmBackoff {
     /// Checks the configuration by the manifest's schema, then by the policy itself.
     pub async fn start(plugin: LoadedPlugin, name: &str, config: &Value) -> Result<Self, SandboxError> {
+        let policy = Self::new(plugin, name, config)?;
+        policy.validate().await?;
+        Ok(policy)
+    }
+
+    /// Checks the configuration by the manifest's schema only.
+    pub(crate) fn new(plugin: LoadedPlugin, name: &str, config: &Value) -> Result<Self, SandboxError> {
         let manifest = plugin.manifest();
         if manifest.world != World::Backoff {
             let (plugin, found) = (manifest.name.clone(), manifest.world);
@@ -57,19 +68,24 @@ impl WasmBackoff {
         }
         let config = check_config(manifest, name, config)?;
         let labels = [("policy", name.to_owned()), ("plugin", manifest.name.clone())];
-        let policy = Self {
+        Ok(Self {
             name: name.to_owned(),
             config,
             decisions: counter!("waybill_backoff_decisions_total", &labels),
             failures: counter!("waybill_backoff_failures_total", &labels),
             memory: gauge!("waybill_backoff_memory_bytes", &labels),
             plugin,
-        };
-        policy.validate().await?;
-        Ok(policy)
+            losses: watch::Sender::new(Losses::default()),
+        })
     }
 
-    async fn validate(&self) -> Result<(), SandboxError> {
+    /// Tells of each decision that trapped, ran out of its fuel or didn't come in time.
+    pub(crate) fn losses(&self) -> watch::Receiver<Losses> {
+        self.losses.subscribe()
+    }
+
+    /// Has the policy itself check its configuration.
+    pub(crate) async fn validate(&self) -> Result<(), SandboxError> {
         let refused = |kind, code: Code, reason: String| SandboxError::Open {
             endpoint: self.name.clone(),
             kind,
@@ -139,6 +155,10 @@ impl BackoffPolicy for WasmBackoff {
             Err(cause) => cause,
         };
         self.failures.increment(1);
+        self.losses.send_modify(|losses| {
+            losses.count = losses.count.saturating_add(1);
+            losses.last = Some(Fault::new(Code::PLUGIN_TRAPPED, cause.clone()));
+        });
         tracing::warn!(target: "waybill::plugin", policy = %self.name, %cause, "a retry policy failed; the built-in formula decides");
         BackoffDecision::Fallback
     }

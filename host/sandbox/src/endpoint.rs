@@ -130,10 +130,11 @@ fn check_world(plugin: &LoadedPlugin, world: World) -> Result<(), SandboxError> 
 }
 
 /// What logs, measurements and durable state know an endpoint by: a transport's plain name, and the kind before any other, so
-/// that a transport and a participant of one name are two. No configured name holds a dot.
+/// that a transport and a participant of one name are two. No name that is configured freely holds a dot; a retry policy's is the
+/// section that names it.
 pub(crate) fn label(world: World, name: &str) -> String {
     match world {
-        World::Transport | World::Broker => name.to_owned(),
+        World::Transport | World::Broker | World::Backoff => name.to_owned(),
         other => format!("{}.{name}", other.section()),
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use waybill_core::code::Code;
 
+use super::plugin::served;
 use super::{Context, lists, outbox, stream, transport};
 use crate::client::ClientError;
 use crate::exit::CliError;
@@ -31,6 +32,9 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let began = Instant::now();
     let stats = lists::whole(context, &["v1", "outbox", "stats"], &[]).await?;
     let transports = lists::whole(context, &["v1", "transports"], &[]).await?;
+    let mut plugins = lists::whole(context, &["v1", "plugins"], &[]).await?;
+    // Those of transports stand with them.
+    plugins.retain(|plugin| text(plugin, "transport").contains('.'));
     let blocked = lists::whole(context, &["v1", "outbox", "blocked"], &[]).await?;
     let stuck = stuck_sagas(context).await?;
     let inbox = if_kept(context, &["v1", "inbox", "stats"]).await?;
@@ -49,7 +53,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
         Format::Table => {
-            let sections = Sections { stats, transports, blocked, stuck, inbox, streams, relays };
+            let sections = Sections { stats, transports, plugins, blocked, stuck, inbox, streams, relays };
             screen(context, &checks, rates, &sections)?
         }
         Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
@@ -60,6 +64,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
                 "per_second": rates.map(|[enqueued, delivered]| json!({ "enqueued": enqueued, "delivered": delivered })),
                 "stats": stats,
                 "transports": transports,
+                "plugins": plugins,
                 "blocked": blocked,
                 "stuck_sagas": stuck,
                 "inbox": inbox,
@@ -84,6 +89,8 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
 struct Sections {
     stats: Vec<Value>,
     transports: Vec<Value>,
+    /// Of participants, handlers, sources and the retry policy.
+    plugins: Vec<Value>,
     blocked: Vec<Value>,
     stuck: u64,
     /// What waits in the inbox; null = the host has none.
@@ -135,7 +142,7 @@ fn screen(
     rates: Option<[f64; 2]>,
     sections: &Sections,
 ) -> Result<(), CliError> {
-    let Sections { stats, transports, blocked, stuck, inbox, streams, relays } = sections;
+    let Sections { stats, transports, plugins, blocked, stuck, inbox, streams, relays } = sections;
     let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
     let ready = !checks.iter().any(|check| text(check, "status") == "fail");
     let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
@@ -182,6 +189,10 @@ fn screen(
     if !transports.is_empty() {
         context.term.line("")?;
         output::list(context.term, Format::Table, transports, &transport::VIEW)?;
+    }
+    if !plugins.is_empty() {
+        context.term.line("")?;
+        output::list(context.term, Format::Table, plugins, &served::VIEW)?;
     }
     if !blocked.is_empty() {
         context.term.line("")?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
-use waybill_core::endpoint::{EndpointSettings, Grants, PluginRef};
+use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::route::Routes;
@@ -151,7 +151,7 @@ pub struct BackoffSettings {
     /// The built-in formula, with `outbox.max_attempts`.
     pub policy: RetryPolicy,
     /// A policy component that decides instead.
-    pub plugin: Option<(PluginRef, serde_json::Value)>,
+    pub plugin: Option<EndpointSettings>,
 }
 
 /// What a dead letter does to its key.

@@ -660,3 +660,21 @@ fn a_participant_is_read_with_its_bounds_and_grants() {
         assert!(error.contains(says), "{section}: {error}");
     }
 }
+
+#[test]
+fn how_the_plugins_of_participants_and_of_the_retry_policy_follow_one_another_is_read() {
+    let digest = "a".repeat(64);
+    let toml = format!(
+        "[store]\nurl = \"mem://\"\n[participant.shop]\nplugin = \"orders.wasm\"\ncall_time = \"2m\"\nwatch = true\n\
+         sha256 = \"{digest}\"\nreload = \"stop-start\"\nprobation = \"5s\"\ndrain_timeout = \"10s\"\n\
+         [outbox.backoff]\nplugin = \"orders.wasm\"\nwatch = true\nprobation = \"0s\"\n"
+    );
+    let config = case(&toml).file("orders.wasm", b"x").load().unwrap();
+    let [shop] = config.participants.as_slice() else { panic!("{:?}", config.participants) };
+    let policy = &shop.policy;
+    assert!(shop.watch && shop.sha256 == Some(format!("sha256:{digest}")));
+    assert_eq!((policy.reload.as_str(), policy.probation), ("stop-start", Duration::from_secs(5)));
+    assert_eq!(policy.drain_timeout, Duration::from_secs(120), "a call under way ends by itself");
+    let policy = config.outbox.backoff.plugin.unwrap();
+    assert_eq!((policy.name.as_str(), policy.watch, policy.policy.probation), ("outbox.backoff", true, Duration::ZERO));
+}

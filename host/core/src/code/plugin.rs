@@ -98,6 +98,8 @@ codes! {
     PLUGIN_STACK_OVERFLOW = "PLUGIN.STACK_OVERFLOW";
     PLUGIN_STEPS = "PLUGIN.STEPS";
     PLUGIN_STEP_ADDRESS = "PLUGIN.STEP_ADDRESS";
+    PLUGIN_STEP_NEEDED = "PLUGIN.STEP_NEEDED" => answered(409, "Running sagas still call a step that would be gone",
+        "Give a component that serves what the text names, or wait until those sagas have ended. With `--force` it is taken all the same, and their calls wait.");
     PLUGIN_SWAPPING = "PLUGIN.SWAPPING";
     PLUGIN_TEST_FAILED = "PLUGIN.TEST_FAILED";
     PLUGIN_TIMED_OUT = "PLUGIN.TIMED_OUT";

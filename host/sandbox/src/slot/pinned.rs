@@ -9,14 +9,14 @@ use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, ErrorKind, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
 use super::Shared;
 use super::generation::Hold;
 use super::served::Served;
 
-/// One call's transport or handler. While a slot with `stop-start` has nobody to serve, it waits for the next generation.
+/// One call's transport, handler, participant or policy. While a slot with `stop-start` has nobody to serve, it waits for the next generation.
 pub(super) struct Pinned {
     slot: Arc<Shared>,
     hold: OnceLock<Hold>,
@@ -32,7 +32,7 @@ impl Pinned {
     }
 
     /// The generation that serves, with what is left of a call's time; waited for at most until that is over.
-    async fn held(&self, timeout: Duration) -> Result<(&Hold, Duration), CallError> {
+    pub async fn held(&self, timeout: Duration) -> Result<(&Hold, Duration), CallError> {
         let deadline = Instant::now() + timeout;
         let hold = match self.hold.get() {
             Some(hold) => hold,
@@ -49,8 +49,13 @@ impl Pinned {
         Ok((hold, left))
     }
 
+    /// The generation that served when this was made; none while there was none.
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.get()
+    }
+
     /// Who serves this call, or served last.
-    fn served(&self) -> Served {
+    pub fn served(&self) -> Served {
         match self.hold.get() {
             Some(hold) => hold.served.clone(),
             None => self.slot.current().served.clone(),
@@ -131,10 +136,7 @@ impl Handler for Pinned {
     }
 
     fn health(&self) -> HealthReport {
-        match self.served() {
-            Served::Handler(handler) => handler.health(),
-            Served::Transport(_) => HealthReport { health: Health::Down, detail: None },
-        }
+        self.served().health_seen()
     }
 
     /// One call can't end what others use.

@@ -29,13 +29,14 @@ const SIGNATURE: &str = "waybill-signature";
 pub(crate) struct UploadQuery {
     /// Digest that the component must have.
     sha256: Option<String>,
-    /// Take a component that was rolled back before, one whose peer can't be reached, and one that serves already.
+    /// Take a component that was rolled back before, one whose peer can't be reached, one that serves already, and one that lacks a step
+    /// which running sagas may still call.
     force: bool,
 }
 
 /// List plugins
 ///
-/// The plugin of each transport with its generations: who serves, who would come back, what was refused and why. Paths and reasons are
+/// Each plugin with its generations: who serves, who would come back, what was refused and why. Paths and reasons are
 /// for credentials of all tenants.
 #[utoipa::path(get, path = "/v1/plugins", tag = "plugins", operation_id = "listPlugins",
     responses((status = 200, description = "The plugins.", body = Plugins), Problems),
@@ -66,12 +67,12 @@ fn brief(mut plugins: Plugins) -> Plugins {
     plugins
 }
 
-/// Reload a transport's plugin
+/// Reload a plugin
 ///
 /// Reads its component from its source again, verifies and tries it beside the one that serves, and makes it live. What is under
 /// way ends on the old one. A refusal changes nothing.
 #[utoipa::path(post, path = "/v1/plugins/{name}/reload", tag = "plugins", operation_id = "reloadPlugin",
-    params(("name" = String, Path, description = "Transport.")), request_body = PluginReload,
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = PluginReload,
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(
@@ -86,11 +87,11 @@ pub(crate) async fn reload(
     ok(&done)
 }
 
-/// Roll a transport's plugin back
+/// Roll a plugin back
 ///
 /// To the generation before, which is still loaded. The component that was live isn't used again unless forced.
 #[utoipa::path(post, path = "/v1/plugins/{name}/rollback", tag = "plugins", operation_id = "rollBackPlugin",
-    params(("name" = String, Path, description = "Transport.")), request_body = PluginRollback,
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = PluginRollback,
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn roll_back(
@@ -109,10 +110,10 @@ pub(crate) async fn roll_back(
 
 /// Hand a component over
 ///
-/// For a transport whose plugin is a file of the plugins folder: it is verified, tried, written there, and made live. Its
+/// For a plugin that is a file of the plugins folder: it is verified, tried, written there, and made live. Its
 /// signature goes in the header `waybill-signature`: `ed25519 PUBLIC-KEY SIGNATURE`.
 #[utoipa::path(put, path = "/v1/plugins/{name}/component", tag = "plugins", operation_id = "uploadPlugin",
-    params(("name" = String, Path, description = "Transport."), UploadQuery),
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`."), UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component."),
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]

@@ -20,7 +20,7 @@ use waybill_core::route::{Pattern, Route, Routes};
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
 use waybill_sandbox::{
     ComponentSource, EndpointSpec, Fleet, FleetOptions, Phase, Record, Sandbox, SandboxOptions, Slot, TransportSpec,
-    Trust,
+    Trust, World,
 };
 use waybill_testkit::memory_store::MemoryStore;
 use waybill_tests::guests;
@@ -134,7 +134,7 @@ impl Place {
     /// Starts the transport with what lies in the file.
     pub async fn start(&self, spec: TransportSpec) -> Slot {
         let pin = spec.endpoint.settings.sha256.as_deref();
-        let loaded = self.fleet.load_for_start(NAME, &spec.source, pin).await.unwrap();
+        let loaded = self.fleet.load_for_start(World::Transport, NAME, &spec.source, pin).await.unwrap();
         let (slot, opened) = self.fleet.start(spec, loaded).await.unwrap();
         opened.unwrap();
         slot

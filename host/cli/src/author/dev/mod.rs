@@ -11,6 +11,7 @@ use waybill_core::code::Code;
 use waybill_sandbox::{CompileLimits, PluginSource, Sandbox};
 
 use super::build;
+use super::place::PlaceArgs;
 use super::project::Project;
 use super::sandbox::{self, Cache};
 use crate::exit::{CliError, Exit};
@@ -22,25 +23,25 @@ use watch::{Snapshot, Written};
 /// Work on a plugin against a running host.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin dev --transport orders\n  waybill plugin dev plugins/my-broker --transport orders --url http://127.0.0.1:7070\n\nOn every save: builds, opens it once in a sandbox of its own, and loads it into the host. What fails is shown, and what\nserves goes on. Without --transport it only builds and opens. Ends with Ctrl-C."
+    after_help = "Examples:\n  waybill plugin dev --transport orders\n  waybill plugin dev --participant shop\n  waybill plugin dev plugins/my-broker --transport orders --url http://127.0.0.1:7070\n\nOn every save: builds, opens it once in a sandbox of its own, and loads it into the host. What fails is shown, and what\nserves goes on. Without one it only builds and opens. Ends with Ctrl-C."
 )]
 pub struct Dev {
     /// The project's folder
     #[arg(default_value = ".", value_name = "DIR")]
     pub dir: PathBuf,
-    /// Transport of the running host whose plugin it replaces
-    #[arg(long, value_name = "NAME")]
-    pub transport: Option<String>,
+    /// What of the running host it replaces.
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
-/// A transport of a running host, whose plugin each build becomes.
-pub trait Transport {
+/// What a running host knows by a name, whose plugin each build becomes.
+pub trait Place {
     /// Hands a component over.
     async fn load(&self, component: Vec<u8>) -> Result<(), CliError>;
 }
 
-/// Works until it is ended. `find` makes a transport of its name.
-pub async fn run<T: Transport>(
+/// Works until it is ended. `find` makes a place of its name.
+pub async fn run<T: Place>(
     args: &Dev,
     cache: Cache,
     find: impl FnOnce(&str, &mut Term) -> Result<T, CliError>,
@@ -48,12 +49,13 @@ pub async fn run<T: Transport>(
 ) -> Result<(), CliError> {
     // A folder that isn't a project will not become one by waiting.
     let root = Project::open(&args.dir)?.root;
-    let transport = args.transport.as_deref().map(|name| Ok::<_, CliError>((name, find(name, term)?))).transpose()?;
+    let name = args.place.name();
+    let place = name.as_deref().map(|name| Ok::<_, CliError>((name, find(name, term)?))).transpose()?;
     let sandbox = sandbox::open(cache, CompileLimits::default(), term)?;
     let mut written = Written::default();
     loop {
         let before = Snapshot::of(&root, &written);
-        match round(args, &sandbox, transport.as_ref(), term).await {
+        match round(args, &sandbox, place.as_ref(), term).await {
             Ok(done) => term.say(&done),
             Err(error) => term.complain(&format!("error: {error}")),
         }
@@ -67,21 +69,21 @@ pub async fn run<T: Transport>(
 }
 
 /// One build with all that follows.
-async fn round<T: Transport>(
+async fn round<T: Place>(
     args: &Dev,
     sandbox: &Sandbox,
-    transport: Option<&(&str, T)>,
+    place: Option<&(&str, T)>,
     term: &mut Term,
 ) -> Result<String, CliError> {
     let project = Project::open(&args.dir)?;
     let built = tokio::task::block_in_place(|| build::build(&project, None, term))?;
     smoke(&project, sandbox).await?;
     let digest = short_digest(&built.inspection.digest);
-    let Some((name, transport)) = transport else {
+    let Some((name, place)) = place else {
         return Ok(format!("built {digest}; it opens"));
     };
     let bytes = std::fs::read(&built.file).map_err(CliError::io(format!("reading {}", built.file.display())))?;
-    transport.load(bytes).await?;
+    place.load(bytes).await?;
     Ok(format!("built {digest}; {name} serves it"))
 }
 

@@ -80,12 +80,12 @@ async fn from_configuration(args: &Call, term: &Term) -> Result<Callee, CliError
     };
     let fleet = sandbox::fleet(cache, plugins::compile_limits(&config.plugins), &options, term)
         .map_err(|error| of_sandbox(&call.target, &error))?;
-    let PreparedParticipant { settings, plugin } = match &address.participant {
+    let PreparedParticipant { settings, loaded, .. } = match &address.participant {
         Some(name) => configured(&fleet, &config, name).await?,
         None => serving(&fleet, &config, &address.step).await?,
     };
     let endpoint = EndpointSpec { host_id: compose::host_name(), ..EndpointSpec::new(settings) };
-    Ok(Callee { plugin, endpoint, step: address.step })
+    Ok(Callee { plugin: loaded.plugin, endpoint, step: address.step })
 }
 
 async fn configured(fleet: &Fleet, config: &Config, name: &str) -> Result<PreparedParticipant, CliError> {
@@ -102,7 +102,8 @@ async fn serving(fleet: &Fleet, config: &Config, step: &str) -> Result<PreparedP
     let mut served = Vec::new();
     for settings in &config.participants {
         let prepared = configured(fleet, config, &settings.name).await?;
-        let steps = participant_steps(&prepared.plugin).await.map_err(|error| of_sandbox(&settings.name, &error))?;
+        let steps =
+            participant_steps(&prepared.loaded.plugin).await.map_err(|error| of_sandbox(&settings.name, &error))?;
         served.extend(steps.iter().map(|info| format!("{}/{}", settings.name, info.name)));
         if steps.iter().any(|info| info.name == step) {
             found.push(prepared);

@@ -1,18 +1,18 @@
 //! `waybill plugin dev` against a running host.
 
 use crate::args::Global;
-use crate::author::dev::{self, Dev, Transport};
+use crate::author::dev::{self, Dev, Place};
 use crate::client::Client;
 use crate::exit::CliError;
 use crate::term::Term;
 
-/// A transport of a host, by its name.
+/// What a host knows by a name.
 struct Running {
     client: Client,
     name: String,
 }
 
-impl Transport for Running {
+impl Place for Running {
     async fn load(&self, component: Vec<u8>) -> Result<(), CliError> {
         let path = ["v1", "plugins", &self.name, "component"];
         // Whoever works on it wants this one, also after a rollback, and again.

@@ -7,7 +7,7 @@ mod list;
 mod load;
 mod reload;
 mod rollback;
-mod served;
+pub(super) mod served;
 
 use clap::Subcommand;
 

@@ -14,7 +14,8 @@ pub struct Change {
     /// Digest that the component must have
     #[arg(long, value_name = "HEX")]
     pub sha256: Option<String>,
-    /// Take one that was rolled back before, one whose peer can't be reached, and one that serves already
+    /// Take one that was rolled back before, one whose peer can't be reached, one that serves already, and one that lacks a step which
+    /// running sagas still call
     #[arg(long)]
     pub force: bool,
 }
@@ -25,9 +26,9 @@ fn live(item: &Value, name: &str) -> String {
 }
 
 /// How they are listed.
-pub(super) const VIEW: View<'_> = View {
+pub(in crate::commands) const VIEW: View<'_> = View {
     columns: &[
-        column("TRANSPORT", |item| text(item, "transport")),
+        column("NAME", |item| text(item, "transport")),
         column("PLUGIN", |item| format!("{} {}", live(item, "plugin"), live(item, "version"))),
         column("GENERATION", |item| live(item, "generation")),
         column("DIGEST", |item| short_digest(&live(item, "digest"))),
@@ -37,7 +38,7 @@ pub(super) const VIEW: View<'_> = View {
         column("SOURCE", |item| text(item, "source")),
     ],
     id: |item| text(item, "transport"),
-    none: "no transport has a plugin",
+    none: "nothing has a plugin",
 };
 
 /// What an operator should know at a glance.

@@ -60,7 +60,7 @@ pub(super) fn memory(section: &mut Section<'_, '_>) -> Option<usize> {
 }
 
 /// How a new version of the plugin takes over.
-fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
+pub(super) fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
     let orders = [("overlap", ReloadPolicy::Overlap), ("stop-start", ReloadPolicy::StopStart)];
     let reload = section.choice("reload", "overlap", &orders);
     let probation = section.duration("probation", normal.probation, Duration::ZERO);

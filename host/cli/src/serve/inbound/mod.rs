@@ -26,7 +26,9 @@ use waybill_core::port::transport::ErrorKind;
 use waybill_engine::{
     ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, InboundHomes, SourceConfig, TableConfig,
 };
-use waybill_sandbox::{EndpointSpec, Fleet, ForStart, HttpHandlerClient, SandboxError, TransportSpec, WasmTable};
+use waybill_sandbox::{
+    EndpointSpec, Fleet, ForStart, HttpHandlerClient, SandboxError, TransportSpec, WasmTable, World,
+};
 use waybill_server::json::handled::ApiBodies;
 use waybill_store::SurrealStore;
 
@@ -282,7 +284,7 @@ pub async fn component(
     if let Err(error) = opened {
         if is_for_good(&error) {
             handler.close(CLOSE_TIMEOUT).await;
-            fleet.remove_handler(consumer.as_str());
+            fleet.remove(World::Handler, consumer.as_str());
             return Err(of_sandbox(&error));
         }
         tracing::warn!(%consumer, code = error.code().as_str(), %error, "a handler isn't open yet: its messages wait while it is tried again");

@@ -8,7 +8,7 @@ use waybill_core::port::handler::Handler as _;
 use waybill_core::port::table::Table;
 use waybill_core::port::transport::Health;
 use waybill_engine::{ConsumerConfig, ConsumerTarget, SourceConfig, TableConfig};
-use waybill_sandbox::{Fleet, SwapError};
+use waybill_sandbox::{Fleet, SwapError, World};
 use waybill_store::SurrealStore;
 
 use super::opener::ConfiguredSource;
@@ -35,7 +35,7 @@ impl Begun {
             if let Some(handler) = fleet.handler(&name) {
                 handler.close(CLOSE_TIMEOUT).await;
             }
-            fleet.remove_handler(&name);
+            fleet.remove(World::Handler, &name);
         }
         for table in self.tables {
             table.close(CLOSE_TIMEOUT).await;

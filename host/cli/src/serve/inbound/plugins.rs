@@ -1,5 +1,5 @@
-//! The plugins of a host as operators know them: those of transports and handlers, whose generations follow each other in the fleet, and
-//! as `source.NAME` those of sources, which are closed in good order and opened again.
+//! The plugins of a host as operators know them: those of transports, handlers, participants and the retry policy, whose generations follow
+//! each other in the fleet, and as `source.NAME` those of sources, which are closed in good order and opened again.
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ use crate::config::reader::Shown;
 /// a bracket.
 const LIVE: &[&str] = &[
     "transport.",
+    "participant.",
     "source.",
     "consumer.",
     "inbox.dedup_window",
@@ -158,6 +159,7 @@ mod tests {
     fn a_key_is_live_as_a_whole_or_below_a_live_section() {
         for (key, expected) in [
             ("transport.orders.config.servers", Effect::Now),
+            ("participant.orders.plugin", Effect::Now),
             ("tenant[0].weight", Effect::Now),
             ("source.shop.window", Effect::Now),
             ("consumer.ship.backoff.base_ms", Effect::Now),

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `diff` | what differs, and when it counts |
 //! | `apply` | trying transports, handlers and sources, and making them live |
+//! | `steps` | the same of participants and of the retry policy |
 //! | `watch` | a file that changes |
 //!
 //! Until everything has been tried nothing has changed. What needs a restart is named in the answer and stays pending: the
@@ -16,6 +17,7 @@
 
 mod apply;
 mod diff;
+mod steps;
 mod watch;
 
 use std::collections::HashSet;
@@ -30,7 +32,7 @@ use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Re
 use waybill_core::code::Code;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_engine::{Engine, Refusal};
+use waybill_engine::{Engine, Participants, Refusal};
 use waybill_sandbox::{Fleet, SwapError};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
@@ -57,6 +59,8 @@ pub struct Host {
     pub engine: Arc<Engine>,
     /// Sources, consumers and tables, as they are in force.
     pub inbound: InForce,
+    /// What `fn:` steps of sagas are called through.
+    pub participants: Arc<Participants>,
     pub store: Arc<SurrealStore>,
     /// Where reloads are noted.
     pub trail: Arc<dyn TransactStore>,

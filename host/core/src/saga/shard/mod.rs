@@ -22,7 +22,7 @@
 //! | `outcome` | a commit's fate |
 //! | `restore` | a new writer: rows and journal become trees again; the same for one that was set aside |
 //! | `suspects` | calls that were lost when the host died: by halves, to find the one that kills it |
-//! | `inspect` | for people |
+//! | `inspect` | for people, and for plugins that are to take another's place |
 
 mod apart;
 mod batch;
@@ -60,7 +60,7 @@ use suspects::Trials;
 
 pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
 pub use door::stays;
-pub use inspect::ActKnown;
+pub use inspect::{ActKnown, Needs};
 pub use restore::{Restored, rebuilt};
 pub use start::is_same_start;
 

@@ -6,6 +6,7 @@ mod bytes;
 mod deaths;
 mod door;
 mod messages;
+mod needs;
 mod operators;
 mod set_aside;
 mod signals;

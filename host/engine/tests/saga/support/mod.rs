@@ -55,6 +55,8 @@ pub struct Host {
     pub engine: Engine,
     pub sagas: Arc<dyn SagaService>,
     pub outbox: Arc<dyn OutboxService>,
+    /// What its sagas call steps through.
+    pub participants: Arc<Participants>,
 }
 
 impl World {
@@ -117,8 +119,9 @@ impl World {
             dedup: memory.clone(),
             idempotency: memory.clone(),
         };
+        let participants = Arc::clone(&config.sagas.participants);
         let engine = Engine::start(config, stores, Arc::new(self.stepped.clone()));
-        Host { sagas: engine.sagas().unwrap(), outbox: engine.outbox(), engine }
+        Host { sagas: engine.sagas().unwrap(), outbox: engine.outbox(), participants, engine }
     }
 
     /// Messages that were delivered.
