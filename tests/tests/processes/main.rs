@@ -10,6 +10,7 @@ mod golden;
 mod idempotency;
 mod inbound;
 mod kill;
+mod monitoring;
 mod payload_dedup;
 mod provisioning;
 mod saga_kill;
