@@ -6,6 +6,7 @@ mod config_reload;
 mod config_reload_inbound;
 mod external_worker;
 mod full_disk;
+mod generated_clients;
 mod golden;
 mod idempotency;
 mod inbound;
