@@ -14,6 +14,7 @@ mod help;
 mod host;
 mod inbound;
 mod inbound_configuration;
+mod metrics_page;
 mod operations;
 mod saga_folder;
 mod sagas;

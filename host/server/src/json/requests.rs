@@ -14,15 +14,16 @@ use waybill_core::port::saga::RetryMode;
 use super::post::Messages;
 use super::statements::Statements;
 
-/// A message to enqueue, for clients and for the OpenAPI document. The server itself reads it with
-/// [`super::message::MessageFields`], which takes the names of the source documents too.
+// For clients and for the document. The server itself reads it with `super::message::MessageFields`, which takes the names of
+// the source documents too.
+/// A message to enqueue, with either `payload` or `payload_base64`.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewMessage)]
 pub struct NewMessageJson {
     /// Where to: `http:<url>`, `https://...`, `bus:<subject>` or `custom:<name>`.
     pub topic: String,
-    /// Any JSON; its bytes are sent as they are. Required unless `payload_base64` is given.
+    /// Any JSON, null too; its bytes are sent as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Box<RawValue>>,
@@ -97,7 +98,7 @@ pub struct TransactionIn {
     pub events: Vec<JointEventBody>,
 }
 
-/// A business transaction, for clients and for the OpenAPI document.
+/// A business transaction: statements, messages and events, at least one of them.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Transaction)]

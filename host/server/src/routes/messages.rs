@@ -122,6 +122,8 @@ pub(crate) async fn cancel(
 }
 
 /// Move a waiting message to another instant
+///
+/// Of one that waits for a retry or for its time. What is ready, being sent or ended is refused.
 #[utoipa::path(post, path = "/v1/messages/{id}/reschedule", tag = "messages", operation_id = "rescheduleMessage",
     params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Reschedule,
     responses((status = 200, description = "The message.", body = MessageView), Problems),

@@ -115,6 +115,8 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 }
 
 /// Show a bulk act
+///
+/// How far it got: what matched, what was done, and what failed with which code.
 #[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", operation_id = "showOperation",
     params(("id" = String, Path, description = "Operation id.")),
     responses((status = 200, description = "How it stands.", body = OperationOut), Problems),

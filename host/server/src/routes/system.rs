@@ -33,6 +33,8 @@ pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> R
 }
 
 /// Tell who the caller is
+///
+/// As the host sees it, by the token of the request; without tokens everybody is `local`.
 #[utoipa::path(get, path = "/v1/whoami", tag = "system", operation_id = "whoAmI",
     responses((status = 200, description = "Name, tenants and roles.", body = WhoAmI), Problems),
     extensions(("x-waybill-permission" = json!("any"))))]
@@ -92,6 +94,8 @@ pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Res
 }
 
 /// Metrics in Prometheus text
+///
+/// `docs/operations.md` has every one with its labels and what to do about it. Needs a token where the host has tokens.
 #[utoipa::path(get, path = "/metrics", tag = "system", operation_id = "metrics",
     responses((status = 200, description = "The exposition.", body = String, content_type = "text/plain"), Problems),
     extensions(("x-waybill-permission" = json!("metrics"))))]
@@ -103,6 +107,8 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
 }
 
 /// This document
+///
+/// What clients are generated from. Nothing in it depends on the caller.
 #[utoipa::path(get, path = "/openapi.json", tag = "system", operation_id = "openapi",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]

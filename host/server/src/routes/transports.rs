@@ -43,6 +43,8 @@ pub(crate) async fn pause(
 }
 
 /// Go on sending through a transport
+///
+/// What waited goes in its order. One that isn't paused stays as it is.
 #[utoipa::path(post, path = "/v1/transports/{name}/resume", tag = "transports", operation_id = "resumeTransport",
     params(("name" = String, Path, description = "Transport.")),
     responses((status = 200, description = "The transport.", body = TransportView), Problems),

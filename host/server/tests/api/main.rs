@@ -27,6 +27,7 @@ mod inbox;
 mod live;
 mod messages;
 mod openapi;
+mod openapi_rules;
 mod operations;
 mod plugins;
 mod quarantine;

@@ -16,6 +16,8 @@ pub fn for_tests() -> Result<()> {
         program(broker.server, broker.server)?;
     }
     postgres()?;
+    // Loads the alerts and asks the queries of examples/monitoring.
+    program("prometheus", "prometheus")?;
     // The worker of examples/worker-python.
     program("python3", "python3")?;
     if cfg!(target_os = "linux") {

@@ -93,10 +93,12 @@ pub struct EnvelopeJson<'a> {
     pub resume_token: Option<Cow<'a, str>>,
 }
 
+/// A protobuf message with its type, as `google.protobuf.Any`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AnyPayload)]
 pub struct AnyJson<'a> {
+    /// `type.googleapis.com/` and the full name of the message's type.
     #[schema(value_type = String)]
     pub type_url: Cow<'a, str>,
     /// The message's protobuf in base64; empty if absent.
