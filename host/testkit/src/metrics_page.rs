@@ -26,7 +26,7 @@ pub fn documented() -> Result<BTreeMap<String, Documented>, String> {
         let [name, labels, is, meaning, what_to_do] = cells.as_slice() else {
             return Err(format!("{line}: five cells"));
         };
-        let (kind, unit) = is.split_once(", ").unwrap_or((is, ""));
+        let (kind, unit) = is.split_once(", ").unwrap_or((*is, ""));
         let row = Documented {
             labels: labels
                 .split(", ")
@@ -82,7 +82,7 @@ fn label_names(line: &str) -> Vec<String> {
     while let Some((name, value)) = rest.split_once("=\"") {
         names.push(name.trim_start_matches(',').to_owned());
         let mut escaped = false;
-        let end = value.find(|c| {
+        let end = value.find(|c: char| {
             let ends = c == '"' && !escaped;
             escaped = c == '\\' && !escaped;
             ends

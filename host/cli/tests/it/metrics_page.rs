@@ -62,7 +62,7 @@ fn labels_in(source: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
             continue;
         };
         let mut depth = 1;
-        let end = rest.find(|c| {
+        let end = rest.find(|c: char| {
             depth += i32::from(c == '(') - i32::from(c == ')');
             depth == 0
         });

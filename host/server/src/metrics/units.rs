@@ -13,15 +13,15 @@ const US_PER_SECOND: f64 = 1e6;
 const UNDESCRIBED: &str = "Measured by a plugin itself; its own documentation says what.";
 
 /// A family that is shown in another unit than it is recorded in.
-struct Shown {
-    recorded: &'static str,
+pub(super) struct Shown {
+    pub(super) recorded: &'static str,
     name: &'static str,
     convert: fn(f64) -> f64,
     /// Whether it stands beside the recorded one or in its place.
     beside: bool,
 }
 
-const SHOWN: [Shown; 3] = [
+pub(super) const SHOWN: [Shown; 3] = [
     Shown {
         recorded: "tx_outbox_latency_seconds",
         name: "tx_outbox_latency_ms",
