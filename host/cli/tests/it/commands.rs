@@ -402,6 +402,56 @@ fn a_stuck_saga_is_replayed_as_a_message_is() {
         }
         for id in ["d-1", "both"] {
             host.dead(message(id)).await;
+/// Nobody chose what a list names: what was fenced off stays so, as with a filter.
+#[test]
+fn a_piped_replay_leaves_quarantined_letters_alone() {
+    let host = TestHost::shop();
+    assert_eq!(ask(&host, &["dead", "quarantine", "d-1", "--note", "ticket 1"]).run().exit, Exit::Done);
+    let ids = ask(&host, &["dead", "list", "-o", "ids"]).run();
+    assert!(ids.out.contains("d-1\n"), "{}", ids.out);
+    let replays =
+        || -> Vec<String> { host.acts().into_iter().filter(|act| act.starts_with("TxReplayRequested")).collect() };
+    let dry = ask(&host, &["dead", "replay", "-", "--dry-run"]).input(&ids.out).run();
+    assert!(!dry.out.contains("d-1"), "{}", dry.out);
+    let piped = ask(&host, &["dead", "replay", "-"]).input(&ids.out).run();
+    assert_eq!(piped.exit, Exit::Done, "{}", piped.err);
+    for told in ["left d-1 alone: it is quarantined", "1 is quarantined and was left alone; --quarantined"] {
+        assert!(piped.err.contains(told), "{}", piped.err);
+    }
+    assert_eq!(replays(), ["TxReplayRequested acme/d-3", "TxReplayRequested default/d-2"]);
+    let told = ask(&host, &["dead", "replay", "-", "--quarantined"]).input("d-1\n").run();
+    assert_eq!(told.exit, Exit::Done, "{}", told.err);
+    assert_eq!(replays().len(), 3, "{:?}", replays());
+    let host = TestHost::shop();
+    ask(&host, &["dead", "quarantine", "d-1", "--note", "ticket 1"]).run();
+    assert_eq!(ask(&host, &["dead", "replay", "d-1"]).run().exit, Exit::Done, "it was named");
+    assert!(host.acts().contains(&"TxReplayRequested default/d-1".to_owned()), "{:?}", host.acts());
+}
+
+/// Earlier builds took them, and brokers bring them.
+#[test]
+fn a_payload_that_few_can_read_hides_nothing_of_its_message() {
+    let host = TestHost::with(async |host| {
+        for (id, payload) in [("number", "{\"n\":1e999}"), ("half", "\"\\ud800\""), ("deep", &"[".repeat(200))] {
+            let payload = if id == "deep" { format!("{payload}{}", "]".repeat(200)) } else { payload.to_owned() };
+            host.dead(NewMessage { payload: payload.into(), ..message(id) }).await;
+        }
+    });
+    for (id, base64) in
+        [("number", "base64:eyJuIjoxZTk5OX0="), ("half", "base64:Ilx1ZDgwMCI="), ("deep", "base64:W1tb")]
+    {
+        for arguments in [["dead", "show", id], ["outbox", "show", id]] {
+            let shown = ask(&host, &arguments).run();
+            assert_eq!(shown.exit, Exit::Done, "{arguments:?}: {}", shown.err);
+            assert!(shown.out.contains(base64), "{}", shown.out);
+        }
+        let replayed = ask(&host, &["dead", "replay", id]).run();
+        assert_eq!(replayed.exit, Exit::Done, "{}", replayed.err);
+    }
+    let refused = ask(&host, &["send", "--topic", "bus:a", "--payload", "{\"n\":1e999}"]).run();
+    assert_eq!(refused.exit, Exit::Usage, "{}", refused.all());
+}
+
         }
     });
     let done =
