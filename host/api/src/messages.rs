@@ -50,6 +50,9 @@ pub struct MessageView {
     pub attempts: u32,
     /// Crashes that it is held suspect for; lists say it of dead letters only.
     pub suspect: u32,
+    /// How often it was put back from the dead letters; its receiver is told.
+    #[serde(default)]
+    pub replays: u32,
     /// When it was enqueued.
     pub created_at: Instant,
     /// When it happened, as its sender said; else when it was enqueued.

@@ -48,6 +48,9 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     if item.get("suspect").and_then(Value::as_u64).is_some_and(|crashes| crashes > 0) {
         row("crashes", text(item, "suspect"));
     }
+    if item.get("replays").and_then(Value::as_u64).is_some_and(|replays| replays > 0) {
+        row("replays", text(item, "replays"));
+    }
     for (title, name) in [
         ("created", "created_at"),
         ("occurred", "occurred_at"),

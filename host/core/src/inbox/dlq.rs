@@ -81,6 +81,7 @@ pub fn message(
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     }))
 }
 
