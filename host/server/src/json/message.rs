@@ -305,7 +305,7 @@ mod tests {
             (r#"{"topic":7,"payload":1}"#, Some("topic"), "string"),
             (r#"{"topic":"a","payload":1,"not_before":170}"#, Some("not_before"), "multiply by 1000"),
             (r#"{"topic":"a","payload":1,"headers":{"x":5}}"#, Some("headers.x"), "a text"),
-            (r#"{"topic":"a","payload":1,"event_version":-1}"#, Some("event_version"), "u32"),
+            (r#"{"topic":"a","payload":1,"event_version":-1}"#, Some("event_version"), "a whole number, 0 or more"),
             (r#"{"payload":1}"#, None, "topic is missing"),
             (r#"{"topic":null,"payload":1}"#, None, "topic is missing"),
             (r#"{"topic":"a"}"#, None, "payload is missing"),
