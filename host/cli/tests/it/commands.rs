@@ -156,18 +156,43 @@ fn rows_in_quarantine_are_put_back_and_dropped_by_their_names() {
     assert_eq!(ask(&host, &["quarantine", "drop", "gone", "--yes"]).run().exit, Exit::NotFound);
 }
 
+/// Of long ids, topics and errors too: an id that is broken over two lines can't be copied.
 #[test]
-fn a_table_fits_the_terminal() {
-    let host = TestHost::shop();
-    for columns in [60, 80, 120] {
-        let done = ask(&host, &["dead", "list"]).width(columns).run();
-        for line in done.out.lines() {
-            assert!(line.chars().count() <= usize::from(columns), "{columns}: {line:?}");
+fn a_table_fits_the_terminal_a_line_a_row() {
+    let host = TestHost::troubled_shop();
+    let sent = ask(&host, &["send", "--topic", "bus:a", "--payload", "1", "--not-before", "1h"]).run();
+    assert_eq!(sent.out.trim().len(), 26, "an id that the host made: {}", sent.all());
+    let stuck = TestHost::sagas();
+    for (host, arguments, id) in [
+        (&host, ["dead", "list"], "d-1"),
+        (&host, ["dead", "groups"], "d-3"),
+        (&host, ["outbox", "list"], sent.out.trim()),
+        (&host, ["outbox", "stats"], "acme"),
+        (&stuck, ["saga", "list"], "order-17"),
+        (&stuck, ["saga", "definitions"], "shipment"),
+    ] {
+        let piped = ask(host, &arguments).run();
+        for columns in [60, 80, 120] {
+            let done = ask(host, &arguments).width(columns).run();
+            for line in done.out.lines() {
+                assert!(line.chars().count() <= usize::from(columns), "{columns}: {line:?}");
+            }
+            assert!(done.out.contains(id), "{arguments:?}, {columns}: {}", done.out);
+            if columns >= 80 {
+                assert_eq!(done.out.lines().count(), piped.out.lines().count(), "{columns}: {}", done.out);
+            }
         }
-        assert!(done.out.contains("d-1"));
     }
+    snapshot("dead-list-80", &ask(&host, &["dead", "list"]).width(80).run());
+    snapshot("outbox-blocked-80", &ask(&host, &["outbox", "blocked"]).width(80).run());
+    snapshot("dead-list-30", &ask(&host, &["dead", "list", "--limit", "2"]).width(30).run());
+    snapshot("saga-list-80", &ask(&stuck, &["saga", "list"]).width(80).run());
     let piped = ask(&host, &["dead", "list"]).run();
-    assert_eq!(piped.out.lines().count(), 4, "one line each in a pipe: {}", piped.out);
+    let wide = ask(&host, &["dead", "list", "-o", "wide"]).width(60).run();
+    assert_eq!(wide.out, piped.out, "a pipe gets whole lines, and so does who asks for them");
+    assert!(piped.out.contains("2026-11-21T09:00:") && piped.err.is_empty(), "{}", piped.all());
+    let told = ask(&host, &["dead", "list"]).width(60).run();
+    assert!(told.err.contains("-o wide shows all of it"), "{}", told.all());
 }
 
 #[test]
@@ -377,31 +402,6 @@ fn ids_flow_through_a_pipe_with_their_tenants() {
     assert_eq!(host.acts(), ["acme/d-3", "default/d-2", "default/d-1"].map(replay));
 }
 
-#[test]
-fn some_done_and_some_not_is_exit_7() {
-    let host = TestHost::shop();
-    let done = ask(&host, &["dead", "replay", "d-1", "gone", "d-2"]).run();
-    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
-    assert!(done.err.contains("gone: ") && done.err.contains("2 done, 1 failed"), "{}", done.err);
-    assert_eq!(host.acts().len(), 2);
-    assert_eq!(ask(&host, &["dead", "replay", "gone", "gone-too"]).run().exit, Exit::NotFound);
-    // The second one lies where none is, as somebody was faster.
-    let half = TestHost::with(async |host| {
-        host.dead(message("d-1")).await;
-        host.copy_dead("default", "d-1", 1).await;
-    });
-    let done = ask(&half, &["dead", "replay", "--filter", "code=HTTP.*", "--yes"]).run();
-    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
-}
-
-#[test]
-fn a_stuck_saga_is_replayed_as_a_message_is() {
-    let host = TestHost::with(async |host| {
-        for id in ["order-17", "order-18", "order-19", "both"] {
-            host.stuck_saga("default", id).await;
-        }
-        for id in ["d-1", "both"] {
-            host.dead(message(id)).await;
 /// Nobody chose what a list names: what was fenced off stays so, as with a filter.
 #[test]
 fn a_piped_replay_leaves_quarantined_letters_alone() {
@@ -452,6 +452,31 @@ fn a_payload_that_few_can_read_hides_nothing_of_its_message() {
     assert_eq!(refused.exit, Exit::Usage, "{}", refused.all());
 }
 
+#[test]
+fn some_done_and_some_not_is_exit_7() {
+    let host = TestHost::shop();
+    let done = ask(&host, &["dead", "replay", "d-1", "gone", "d-2"]).run();
+    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
+    assert!(done.err.contains("gone: ") && done.err.contains("2 done, 1 failed"), "{}", done.err);
+    assert_eq!(host.acts().len(), 2);
+    assert_eq!(ask(&host, &["dead", "replay", "gone", "gone-too"]).run().exit, Exit::NotFound);
+    // The second one lies where none is, as somebody was faster.
+    let half = TestHost::with(async |host| {
+        host.dead(message("d-1")).await;
+        host.copy_dead("default", "d-1", 1).await;
+    });
+    let done = ask(&half, &["dead", "replay", "--filter", "code=HTTP.*", "--yes"]).run();
+    assert_eq!(done.exit, Exit::Partly, "{}", done.err);
+}
+
+#[test]
+fn a_stuck_saga_is_replayed_as_a_message_is() {
+    let host = TestHost::with(async |host| {
+        for id in ["order-17", "order-18", "order-19", "both"] {
+            host.stuck_saga("default", id).await;
+        }
+        for id in ["d-1", "both"] {
+            host.dead(message(id)).await;
         }
     });
     let done =

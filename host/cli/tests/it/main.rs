@@ -13,6 +13,7 @@ mod fake_inbound;
 mod fake_streams;
 mod help;
 mod host;
+mod ill;
 mod inbound;
 mod inbound_configuration;
 mod operations;
