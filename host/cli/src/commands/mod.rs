@@ -90,7 +90,7 @@ pub enum Command {
     /// Event streams: list, show, append, read, tail, purge, delete, import
     #[command(
         subcommand,
-        after_help = "Examples:\n  waybill stream list\n  waybill stream read orders --limit 10\n  waybill stream tail 'orders.*'"
+        after_help = "Examples:\n  waybill stream list\n  waybill stream read task.node.7 --limit 10\n  waybill stream tail --prefix task."
     )]
     Stream(stream::Stream),
     /// Relays of event streams to brokers: list, show, pause, resume, seek, dead, overtaken

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use waybill_api::saga_definitions::DefinitionView;
-use waybill_core::port::saga::{Define, Defined, RunningElsewhere};
+use waybill_core::port::saga::{Define, Defined, DefinitionFormat, RunningElsewhere};
 use waybill_core::port::saga_store::DefinitionPut;
 use waybill_core::saga::definition::problem::{Problem, Severity};
 use waybill_core::saga::definition::{Action, Definition, DefinitionSet, Parsed, parse};
