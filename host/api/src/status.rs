@@ -130,7 +130,7 @@ pub struct Liveness {
 /// What answers here, and where to go on: for who opens the bare address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Welcome {
-    /// Always `waybill`.
+    /// Always `waybill`, by which a program knows whom it asked.
     pub service: String,
     pub version: String,
     /// Address of the API's document.

@@ -72,7 +72,7 @@ impl Head {
     }
 }
 
-/// What is drawn.
+/// What is drawn of a table.
 pub(super) enum Fitted {
     /// Titles and rows, no line of which is wider than the terminal.
     Table(Vec<&'static str>, Vec<Vec<String>>),

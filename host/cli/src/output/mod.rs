@@ -23,7 +23,6 @@ pub use words::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Table,
-    /// One document.
     Json,
     /// One object a line.
     Jsonl,

@@ -34,7 +34,7 @@ pub(crate) struct DefineQuery {
     given: String,
 }
 
-/// Definitions as `name@version`.
+/// Reads definitions as `name@version`, separated by commas.
 fn given(text: &str) -> Result<Vec<(String, u32)>, Problem> {
     let one = |one: &str| {
         let (name, version) = one.split_once('@')?;
