@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
+use waybill_core::json_text::readable;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
@@ -49,6 +50,9 @@ pub struct MessageView {
     pub attempts: u32,
     /// Crashes that it is held suspect for; lists say it of dead letters only.
     pub suspect: u32,
+    /// How often it was put back from the dead letters; its receiver is told.
+    #[serde(default)]
+    pub replays: u32,
     /// When it was enqueued.
     pub created_at: Instant,
     /// When it happened, as its sender said; else when it was enqueued.
@@ -85,11 +89,11 @@ pub struct MessageView {
     /// SHA-256 of the payload in hex; in single views only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_sha256: Option<String>,
-    /// The payload, byte for byte, when it is JSON; in single views only.
+    /// The payload, byte for byte, when it is JSON that every reader can read; in single views only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Box<RawValue>>,
-    /// The payload in base64 when it isn't JSON; in single views only.
+    /// The payload in base64 otherwise; in single views only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
     /// Operator's note on a quarantined dead letter.
@@ -167,12 +171,9 @@ pub(crate) fn is_json(content_type: Option<&str>) -> bool {
     })
 }
 
-/// A payload as JSON if it is to be that and is, else in base64.
+/// A payload as JSON if it is to be that and every reader can read it, else in base64.
 pub fn shown_payload(is_json: bool, bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
-    let json = Some(bytes).filter(|_| is_json).and_then(|bytes| {
-        let text = std::str::from_utf8(bytes).ok()?;
-        serde_json::from_str::<Box<RawValue>>(text).ok()
-    });
+    let json = Some(bytes).filter(|_| is_json).and_then(|bytes| readable(bytes)).map(RawValue::to_owned);
     let base64 = json.is_none().then(|| STANDARD.encode(bytes));
     (json, base64)
 }

@@ -127,6 +127,22 @@ pub struct Liveness {
     pub status: String,
 }
 
+/// What answers here, and where to go on: for who opens the bare address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Welcome {
+    /// Always `waybill`, by which a program knows whom it asked.
+    pub service: String,
+    pub version: String,
+    /// Address of the API's document.
+    pub openapi: String,
+    /// Address that tells whether the host is ready.
+    pub ready: String,
+    /// Where an error code is explained.
+    pub errors: String,
+    /// What to run for an overview.
+    pub command_line: String,
+}
+
 /// Who the caller is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {

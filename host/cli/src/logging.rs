@@ -47,8 +47,9 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// The storage engine warns each time one of its own threads lets go of a store that is closed already.
-const QUIET: &str = "surrealkv=error";
+/// The storage engine warns each time one of its own threads lets go of a store that is closed already. The database warns of each
+/// commit that fails, without its cause: whoever made that commit tells it with code and remedy.
+const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error";
 
 /// A bare level is about this program; libraries are quieter, because their messages are for their authors.
 fn directives(level: &str) -> String {
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_level_is_about_this_program() {
-        assert_eq!(directives("debug"), "info,surrealkv=error,waybill=debug");
+        assert_eq!(directives("debug"), "info,surrealkv=error,surrealdb::core::kvs::tx=error,waybill=debug");
         assert_eq!(directives("warn,waybill_engine=trace"), "warn,waybill_engine=trace");
     }
 }

@@ -16,6 +16,7 @@ pub mod glob;
 pub mod idempotency;
 pub mod ids;
 pub mod inbox;
+pub mod json_text;
 pub mod limits;
 pub mod message;
 pub mod new_message;

@@ -116,6 +116,7 @@ impl NewMessage {
             not_before: self.not_before.filter(|start| *start > now),
             expires_at: self.expires_at,
             statements: None,
+            replays: 0,
         };
         Ok(Draft { message: Arc::new(message), needs_id })
     }

@@ -58,7 +58,8 @@ impl HttpSteps for Failing {
 async fn fail_one(sagas: &dyn SagaService, number: usize) {
     let action = "action = \"http://pay.example/charge\"";
     let text = format!("name = \"saga-{number}\"\nversion = 1\n[[steps]]\nname = \"step-{number}\"\n{action}\n");
-    let define = Define { text, format: DefinitionFormat::Toml, dry_run: false, actor: "ann".to_owned() };
+    let define =
+        Define { text, format: DefinitionFormat::Toml, dry_run: false, given: Vec::new(), actor: "ann".to_owned() };
     sagas.define(define).await.expect("is taken");
     let start = StartSaga {
         tenant: Tenant::new(format!("tenant-{number}").as_str()).unwrap(),

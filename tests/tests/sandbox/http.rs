@@ -117,6 +117,7 @@ fn delivery(number: u64, url: &str) -> Delivery {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     Delivery {
         message: Arc::new(message),

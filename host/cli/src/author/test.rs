@@ -11,7 +11,7 @@ use super::project::{MANIFEST, Project};
 use super::sandbox::{self, Cache};
 use super::{build, inspect};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, safe};
+use crate::output::{self, Format, View, column, prose, safe, whole};
 use crate::term::Term;
 
 /// A run of the conformance suite.
@@ -98,7 +98,7 @@ fn config(text: &str) -> Result<Value, CliError> {
 
 const VIEW: View<'_, Check> = View {
     columns: &[
-        column("CHECK", |check| safe(&check.name)),
+        whole("CHECK", |check| safe(&check.name)),
         column("VERDICT", |check| {
             let verdict = match &check.verdict {
                 Verdict::Passed { .. } => "passed",
@@ -108,7 +108,7 @@ const VIEW: View<'_, Check> = View {
             verdict.to_owned()
         }),
         // One that failed with what it promises and what to do.
-        column("WHAT WAS SEEN", |check| match &check.verdict {
+        prose("WHAT WAS SEEN", |check| match &check.verdict {
             Verdict::Passed { seen } => safe(seen),
             Verdict::Failed { reason, fix } => safe(&format!("{reason}\npromise: {}\nfix: {fix}", check.promise)),
             Verdict::NotApplicable { reason } => safe(reason),

@@ -27,6 +27,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a host is when nothing says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
+/// What is wrong with most addresses that are none.
+const NO_SCHEME: &str = "it must begin with http:// or https://";
 /// Environment variable that holds the address.
 const URL_VARIABLE: &str = "WAYBILL_URL";
 /// Environment variable that holds the path of further certificates to trust.
@@ -127,9 +129,12 @@ impl Client {
         let of_env = || term.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
         let url = global.url.clone().or_else(of_env).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let refuse = |cause: String| ClientError::Url { url: url.clone(), cause };
-        let base = Url::parse(&url).map_err(|error| refuse(error.to_string()))?;
+        let base = Url::parse(&url).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => refuse(NO_SCHEME.to_owned()),
+            error => refuse(error.to_string()),
+        })?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
-            return Err(refuse("it must begin with http:// or https://".into()));
+            return Err(refuse(NO_SCHEME.to_owned()));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(refuse("credentials don't belong there: use --token-file".into()));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, instant, text};
+use crate::output::{self, Format, View, column, instant, less, moment, text, whole};
 
 /// How often the host is asked for more.
 const POLL: Duration = Duration::from_secs(1);
@@ -42,11 +42,11 @@ pub struct List {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("AT", |item| instant(item, "at")),
-        column("KIND", |item| text(item, "kind")),
+        moment("AT", |item| instant(item, "at")),
+        whole("KIND", |item| text(item, "kind")),
         column("ACTOR", |item| text(item, "actor")),
-        column("TENANT", |item| text(item, "tenant")),
-        column("OBJECT", |item| text(item, "object")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
+        whole("OBJECT", |item| text(item, "object")),
         column("DETAIL", |item| text(item, "detail")),
     ],
     id: |item| text(item, "object"),

@@ -11,7 +11,7 @@ use waybill_core::streams::settings::StreamsSettings;
 
 use super::config::check::load_plugins;
 use crate::config::{Config, StoreKind};
-use crate::data;
+use crate::data::{self, FREE_BYTES_MIN};
 use crate::exit::CliError;
 use crate::output::checks::{self, Check};
 use crate::output::{Format, format_size, number};
@@ -19,8 +19,6 @@ use crate::serve::compose;
 use crate::setup::{self, ConfigArgs};
 use crate::term::Term;
 
-/// Free space below which a host soon stops taking messages, in bytes.
-const FREE_BYTES_MIN: u64 = 256 << 20;
 /// Free space below which it is worth a word, in bytes.
 const FREE_BYTES_LOW: u64 = 2 << 30;
 /// Files that a host has open beside its subscriptions: its store, brokers, other requests.
@@ -103,9 +101,8 @@ fn data_folder(path: &Path) -> Check {
 fn disk_space(path: &Path) -> Check {
     let name = "disk space";
     let path = data::there(path);
-    match rustix::fs::statvfs(path) {
-        Ok(stat) => {
-            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    match data::free_bytes(path) {
+        Ok(free) => {
             let mib = free >> 20 << 20;
             let detail = format!("{} free at {}", format_size(mib), path.display());
             match free {

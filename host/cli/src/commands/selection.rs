@@ -47,6 +47,8 @@ impl From<Ids> for Selection {
 pub(super) struct Id {
     pub(super) tenant: Option<String>,
     pub(super) id: String,
+    /// It was read from stdin: a list named it, and nobody chose it.
+    pub(super) piped: bool,
 }
 
 /// Ids with their tenants, where they are named. A line of stdin is an id, or tenant, tab, id, as `-o ids` writes them.
@@ -55,7 +57,7 @@ pub(super) fn read_ids(context: &mut Context<'_>, given: &[String], tenant: Opti
     let mut ids = Vec::new();
     for given in given {
         if given != "-" {
-            ids.push(Id { tenant: tenant.clone(), id: given.clone() });
+            ids.push(Id { tenant: tenant.clone(), id: given.clone(), piped: false });
             continue;
         }
         let mut line = String::new();
@@ -71,7 +73,7 @@ pub(super) fn read_ids(context: &mut Context<'_>, given: &[String], tenant: Opti
                 None => (tenant.clone(), line),
             };
             if !id.is_empty() {
-                ids.push(Id { tenant, id: id.to_owned() });
+                ids.push(Id { tenant, id: id.to_owned(), piped: true });
             }
             if ids.len() > IDS_MAX {
                 return Err(CliError::usage(format!("more than {IDS_MAX} ids"), "use --filter for so many"));

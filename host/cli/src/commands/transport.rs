@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::provision::{self, Provision};
 use super::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, plugin, text, words};
+use crate::output::{self, View, column, less, plugin, prose, text, whole, words};
 
 /// Transports.
 #[derive(Debug, Subcommand)]
@@ -15,12 +15,16 @@ use crate::output::{self, View, column, plugin, text, words};
 )]
 pub enum Transport {
     /// All, with plugin, breaker and health
+    #[command(after_help = "Examples:\n  waybill transport list\n  waybill transport list -o json")]
     List,
     /// Stop sending through it; messages wait
+    #[command(after_help = "Examples:\n  waybill transport pause orders-nats")]
     Pause(Name),
     /// Go on sending
+    #[command(after_help = "Examples:\n  waybill transport resume orders-nats")]
     Resume(Name),
     /// Ask it how it is, and try its held destinations again now
+    #[command(after_help = "Examples:\n  waybill transport probe orders-nats")]
     Probe(Name),
     /// Create what is missing at its peer: streams, queues, topics
     #[command(
@@ -39,16 +43,16 @@ pub struct Name {
 /// How transports are listed.
 pub(super) const VIEW: View<'_> = View {
     columns: &[
-        column("NAME", |item| text(item, "name")),
+        whole("NAME", |item| text(item, "name")),
         column("STATE", |item| {
             let paused = item.get("paused") == Some(&Value::Bool(true));
             if paused { "paused".into() } else { text(item, "health") }
         }),
         column("BREAKER", |item| text(item, "breaker")),
-        column("IN FLIGHT", |item| words(item, "in_flight")),
-        column("INSTANCES", |item| text(item, "lanes")),
-        column("PLUGIN", |item| plugin(item.get("plugin").unwrap_or(&Value::Null))),
-        column("DETAIL", |item| text(item, "health_detail")),
+        less(2, column("IN FLIGHT", |item| words(item, "in_flight"))),
+        less(3, column("INSTANCES", |item| text(item, "lanes"))),
+        less(1, column("PLUGIN", |item| plugin(item.get("plugin").unwrap_or(&Value::Null)))),
+        prose("DETAIL", |item| text(item, "health_detail")),
     ],
     id: |item| text(item, "name"),
     none: "no transport is configured",

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use waybill_api::status::CheckStatus;
+use waybill_core::code::Code;
 use waybill_engine::{Engine, Supervisor};
 use waybill_server::auth::{StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
@@ -79,6 +80,9 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let supervisor = Arc::new(Supervisor::default());
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such, and what can be mended is.
     data::check(&config)?;
+    if let Some(shortage) = data::shortage(&config) {
+        tracing::warn!(code = Code::STORAGE_DISK_FULL.as_str(), "{shortage}");
+    }
     compose::close_folders(&config);
     let fleet = compose::fleet(&config, Some(&supervisor), term).map_err(|error| compose::of_sandbox(&error))?;
     fleet.sandbox().own_listeners().add(address);

@@ -12,6 +12,7 @@ mod exposure;
 mod fake_inbound;
 mod help;
 mod host;
+mod ill;
 mod inbound;
 mod inbound_configuration;
 mod metrics_page;

@@ -257,13 +257,18 @@ impl Filter {
     }
 }
 
-/// The error text with what differs from case to case taken out: digits become `#`, quoted parts `"…"`.
+/// The error text with what differs from case to case taken out: digits become `#`, quoted parts `"…"`. Whose error it is stays: the
+/// host and port behind `://`.
 pub fn signature(reason: &str) -> String {
     let mut out = String::with_capacity(reason.len());
     let mut quoted = false;
     let mut digits = false;
+    let mut named = false;
     for c in reason.chars() {
-        if c == '"' {
+        named &= !matches!(c, '/' | '?' | '#' | '"') && !c.is_whitespace();
+        if named {
+            out.push(c);
+        } else if c == '"' {
             if !quoted {
                 out.push_str("\"…");
             }
@@ -281,6 +286,7 @@ pub fn signature(reason: &str) -> String {
         } else {
             digits = false;
             out.push(c);
+            named = out.ends_with("://");
         }
     }
     out
@@ -531,7 +537,11 @@ mod tests {
     }
 
     #[test]
-    fn signatures_leave_out_numbers_and_quotes() {
+    fn signatures_leave_out_numbers_and_quotes_and_keep_whose_error_it_is() {
+        assert_eq!(
+            signature("http://10.0.0.7:8080/orders/17 answered 422, http://b2 too"),
+            "http://10.0.0.7:8080/orders/# answered #, http://b2 too"
+        );
         assert_eq!(signature("HTTP 503 from \"http://a/17\" after 12 ms"), "HTTP # from \"…\" after # ms");
     }
 }

@@ -80,7 +80,9 @@ impl StatusService for Outbox {
         for shard in &self.shards {
             let asked = shard.query(|reply| OwnerQuery::Blocked { keys_max: HELD_KEYS_MAX, reply }).await;
             let Some((holds, keys)) = asked else { continue };
-            views.extend(holds.into_iter().map(|hold| self.hold_view(hold)));
+            // Where nothing waits for a worker, none is missed.
+            let holds = holds.into_iter().filter(|hold| hold.kind() != WaitKind::Unclaimed || hold.waiting > 0);
+            views.extend(holds.map(|hold| self.hold_view(hold)));
             views.extend(keys.into_iter().map(key_view));
         }
         Ok(views

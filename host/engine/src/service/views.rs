@@ -140,6 +140,7 @@ impl Outbox {
             shard: condition.place.map_or(0, |place| place.shard.0),
             attempts: condition.attempts,
             suspect: condition.suspect,
+            replays: message.replays,
             created_at: message.created_at.into(),
             occurred_at: message.occurred_at.into(),
             not_before: condition.not_before.map(Instant),

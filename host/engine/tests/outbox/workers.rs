@@ -427,6 +427,18 @@ async fn tenants_take_turns() {
     assert!(texts(&claimed).contains(&"quiet".to_owned()));
 }
 
+/// A host that was just started would else begin with an alarm.
+#[tokio::test(start_paused = true)]
+async fn a_route_to_workers_holds_nothing_back_while_nothing_waits_there() {
+    let world = World::new();
+    let host = world.start_with(|config| with_workers(config)).await;
+    assert!(host.outbox.blocked(None).await.unwrap().is_empty());
+    host.send_one(out("1")).await;
+    pass(seconds(1)).await;
+    let blocked = host.outbox.blocked(None).await.unwrap();
+    assert_eq!((blocked.len(), blocked[0].kind, blocked[0].waiting), (1, WaitKind::Unclaimed, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn messages_that_nobody_claims_keep_nothing_else_from_being_sent() {
     let world = World::new();

@@ -50,9 +50,12 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
     let is_id = |name: &str| id != message.id.as_str() && name == WIRE_ID_HEADER;
     headers.extend(message.headers.iter().filter(|(name, _)| !is_id(name)).cloned());
-    let mut attributes = Vec::with_capacity(4 + delivery.attributes.len());
+    let mut attributes = Vec::with_capacity(5 + delivery.attributes.len());
     attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
     attributes.push(("event-version".to_owned(), message.event_version.to_string()));
+    if message.replays > 0 {
+        attributes.push(("replay".to_owned(), message.replays.to_string()));
+    }
     for (annotation, text) in message.annotations.iter() {
         let name = annotation.dashed();
         match annotation.carried() {
@@ -257,6 +260,26 @@ mod tests {
                 Carried::Attribute => got.attributes.contains(&pair),
             };
             assert!(is_there, "{annotation:?} {shown}");
+        }
+    }
+
+    #[test]
+    fn a_guest_is_told_of_a_replay_and_of_none_else() {
+        let first = NewMessage { topic: "bus:x".to_owned(), ..NewMessage::default() };
+        let first = first.check(UnixMillis(0), 0).unwrap().message;
+        let replay = std::sync::Arc::new(first.replayed().replayed());
+        for (sent, told) in [(first, None), (replay, Some("2"))] {
+            let got = message(&Delivery {
+                message: sent,
+                payload: bytes::Bytes::new(),
+                destination: "x".to_owned(),
+                attempt: 1,
+                lease_epoch: 1,
+                seq: Seq(1),
+                attributes: Vec::new(),
+            });
+            let value = got.attributes.iter().find(|(name, _)| name == "replay").map(|(_, value)| value.as_str());
+            assert_eq!((value, got.attempt), (told, 1));
         }
     }
 

@@ -23,7 +23,8 @@ use super::statements::Statements;
 pub struct NewMessageJson {
     /// Where to: `http:<url>`, `https://...`, `bus:<subject>` or `custom:<name>`.
     pub topic: String,
-    /// Any JSON, null too; its bytes are sent as they are.
+    /// Any JSON that all readers read alike (numbers within 64-bit floating point, no half surrogate pairs, each name once in an
+    /// object); its bytes are sent as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Box<RawValue>>,

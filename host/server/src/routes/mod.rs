@@ -122,6 +122,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(plugins::upload))
         .routes(routes!(system::audit))
         .routes(routes!(system::whoami))
+        .routes(routes!(system::welcome))
         .routes(routes!(system::livez))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))

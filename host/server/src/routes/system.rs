@@ -3,14 +3,15 @@
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use waybill_api::list::List;
-use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, WhoAmI};
+use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, Welcome, WhoAmI};
 use waybill_core::code::Code;
 
 use super::query::{NoQuery, TailQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
+use crate::approval::page as approval_page;
 use crate::auth::{Permission, Tenants};
 use crate::caller::Caller;
 use crate::codes::{self, ErrorPage};
@@ -49,6 +50,39 @@ pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Res
         roles: caller.0.roles(),
         auth: if app.auth.is_some() { "token" } else { "none" }.to_owned(),
     })
+}
+
+/// Say what answers here
+///
+/// JSON, or a short text where `accept` asks for HTML, as browsers do.
+#[utoipa::path(get, path = "/", tag = "system", operation_id = "welcome",
+    responses((status = 200, description = "Where to go on.", body = Welcome), Problems),
+    extensions(("x-waybill-permission" = json!("public"))))]
+pub(crate) async fn welcome(State(app): State<App>, headers: HeaderMap, uri: Uri) -> Result<Response, Problem> {
+    let NoQuery {} = query(&uri)?;
+    let welcome = Welcome {
+        service: "waybill".to_owned(),
+        version: app.version.clone(),
+        openapi: "/openapi.json".to_owned(),
+        ready: "/readyz".to_owned(),
+        errors: "/errors/{code}".to_owned(),
+        command_line: "waybill status --url ADDRESS".to_owned(),
+    };
+    if !approval_page::is_wanted(&headers) {
+        return ok(&welcome);
+    }
+    let Welcome { version, openapi, ready, errors, command_line, .. } = welcome;
+    let text = format!(
+        "This is a Waybill host, version {version}.\n\n\
+         {openapi}  the API's document\n\
+         {ready}        whether the host is ready, and why not\n\
+         {errors} what an error code means\n\n\
+         There is no page to work with here: run `{command_line}` with this address, or `waybill --help`.\n\
+         The folder docs/ that Waybill comes with explains the rest.\n"
+    );
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    Ok(response)
 }
 
 /// Whether the process answers
@@ -127,7 +161,14 @@ pub(crate) async fn openapi(State(app): State<App>) -> Response {
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn error_page(Path(code): Path<String>, uri: Uri) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
-    let entry = codes::of_answer(&code)
-        .ok_or_else(|| Problem::new(Code::HTTP_NOT_FOUND, format!("there is no error code {code:?}")))?;
+    let entry = codes::of_answer(&code).ok_or_else(|| {
+        let why = match code.strip_prefix("HTTP.").is_some_and(|number| number.parse::<http::StatusCode>().is_ok()) {
+            true => format!(
+                "{code} is what a receiver answered: HTTP.STATUS in docs/errors says what becomes of the message"
+            ),
+            false => format!("there is no error code {code:?} that this API answers; docs/errors has all codes"),
+        };
+        Problem::new(Code::HTTP_NOT_FOUND, why)
+    })?;
     ok(&ErrorPage::from(entry))
 }

@@ -6,10 +6,11 @@ use axum::body::Body;
 use http::{Method, Request};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
+use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, get, post, with};
+use crate::support::{Api, get, post, token, with};
 
 /// Path, body, status, code, path of the field, words of the detail.
 type Row = (&'static str, &'static str, u16, &'static str, Option<&'static str>, &'static str);
@@ -117,13 +118,32 @@ async fn bad_query_strings_are_refused() {
     assert!(api.reached().is_empty());
 }
 
+/// Who opens the bare address hears what answers there, with a token or without.
+#[tokio::test]
+async fn the_bare_address_says_what_answers_and_where_to_go_on() {
+    for tokens in [None, Some(vec![token("a", &["acme"], &[Role::Viewer])])] {
+        let api = Api::with(tokens, Limits::default()).await;
+        let told = api.get("/").await;
+        assert_eq!((told.status.as_u16(), told.json()["service"].as_str()), (200, Some("waybill")));
+        assert_eq!(told.json()["openapi"], "/openapi.json");
+        let page = api.send(with(get("/"), "accept", "text/html,*/*;q=0.8")).await;
+        assert!(page.header("content-type").starts_with("text/plain"), "{}", page.text);
+        for words in ["This is a Waybill host", "/openapi.json", "/readyz", "waybill status --url"] {
+            assert!(page.text.contains(words), "{}", page.text);
+        }
+    }
+}
+
 #[tokio::test]
 async fn unknown_addresses_and_methods_are_problems_too() {
     let api = Api::open().await;
-    for path in ["/", "/v1", "/v1/message", "/v2/messages", "/v1/messages/a/b", "/errors"] {
+    for path in ["/v1", "/v1/message", "/v2/messages", "/v1/messages/a/b", "/errors"] {
         assert_eq!(api.get(path).await.problem(), (404, "HTTP.NOT_FOUND".into()), "{path}");
     }
     assert_eq!(api.get("/errors/NO.SUCH").await.problem(), (404, "HTTP.NOT_FOUND".into()));
+    let receivers = api.get("/errors/HTTP.422").await;
+    assert_eq!(receivers.problem(), (404, "HTTP.NOT_FOUND".into()));
+    assert!(receivers.json()["detail"].as_str().unwrap().contains("HTTP.STATUS in docs/errors"), "{}", receivers.text);
     for (method, path, allowed) in [
         (Method::DELETE, "/v1/messages", "GET,HEAD,POST"),
         (Method::PUT, "/v1/messages/a", "GET,HEAD"),

@@ -125,6 +125,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/config/reload",
         "GET /v1/audit",
         "GET /v1/whoami",
+        "GET /",
         "GET /livez",
         "GET /readyz",
         "GET /metrics",

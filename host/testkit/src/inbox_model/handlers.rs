@@ -230,6 +230,7 @@ impl World {
             not_before: None,
             expires_at: None,
             statements: None,
+            replays: 0,
         })
     }
 

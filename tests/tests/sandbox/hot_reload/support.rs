@@ -263,6 +263,7 @@ fn delivery(number: u64) -> Delivery {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     let payload = number.to_string().into();
     let destination = "orders.created".to_owned();

@@ -1,5 +1,6 @@
 //! Acts on dead letters: by filter the host does them, by id one after the other.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -12,7 +13,7 @@ use crate::commands::saga::Mode;
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, lists, message, requests};
 use crate::exit::{CliError, Exit};
-use crate::output::{self, Format, counted_since, dead_letters, text};
+use crate::output::{self, Format, counted_since, dead_letters, number, safe, text};
 
 /// Kind of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,6 +48,8 @@ pub(in crate::commands) struct DeadLetterAct {
     pub(in crate::commands) text: String,
     /// Which way stuck sagas go on, if it was said.
     pub(in crate::commands) mode: Option<Mode>,
+    /// Those of stdin that are quarantined are left alone: by a filter they would be, too.
+    pub(in crate::commands) spares_quarantined: bool,
 }
 
 /// Which dead letters.
@@ -130,10 +133,17 @@ async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letter
     let pause = how.rate.filter(|rate| *rate > 0).map(|rate| Duration::from_secs_f64(1.0 / f64::from(rate)));
     let mut pace = pause.map(tokio::time::interval);
     let bar = bulk::progress(context, ids.len() as u64, act.verb);
-    let broke_off = |done: u64| Some(format!("{} {done} before it failed, the rest wasn't tried:", act.done));
-    selection::each(context, &ids, &bar, broke_off, async |context, Id { tenant, id }| {
+    let spared = Cell::new(0_u64);
+    let broke_off =
+        |done: u64| Some(format!("{} {} before it failed, the rest wasn't tried:", act.done, done - spared.get()));
+    let acted = selection::each(context, &ids, &bar, broke_off, async |context, Id { tenant, id, piped }| {
         if let Some(pace) = &mut pace {
             pace.tick().await;
+        }
+        if *piped && act.spares_quarantined && is_quarantined(&get(context, tenant.as_deref(), id, *kind).await?) {
+            spared.set(spared.get() + 1);
+            bar.suspend(|| context.term.say(&format!("left {} alone: it is quarantined", safe(id))));
+            return Ok(Ok(()));
         }
         if how.dry_run {
             let answer = get(context, tenant.as_deref(), id, *kind).await?;
@@ -146,7 +156,16 @@ async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letter
             message::show_after(context, &answer)
         }))
     })
-    .await
+    .await;
+    if spared.get() > 0 {
+        let spared = number(spared.get(), "is quarantined and was", "are quarantined and were");
+        context.term.say(&format!("{spared} left alone; --quarantined takes them too"));
+    }
+    acted
+}
+
+fn is_quarantined(letter: &Answer) -> bool {
+    letter.body.get("state").and_then(Value::as_str) == Some("quarantined")
 }
 
 /// Asks for one, of any kind unless one is named.

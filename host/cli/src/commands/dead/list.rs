@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, instant, text};
+use crate::output::{View, column, instant, less, moment, text, whole};
 
 /// Filter and size of a list.
 #[derive(Debug, Args)]
@@ -33,8 +33,8 @@ pub struct List {
 /// How dead letters are listed.
 pub(in crate::commands) const VIEW: View<'_> = View {
     columns: &[
-        column("ID", |item| text(item, "id")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("ID", |item| text(item, "id")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("STATE", |item| text(item, "state")),
         // What stands for the topic of a stuck saga, a received message or an event is what its filter takes.
         column("TOPIC", |item| match item.get("kind").and_then(Value::as_str) {
@@ -43,9 +43,9 @@ pub(in crate::commands) const VIEW: View<'_> = View {
             Some("event") => text(item, "stream"),
             _ => text(item, "topic"),
         }),
-        column("KEY", |item| text(item, "key")),
-        column("ATTEMPTS", |item| text(item, "attempts")),
-        column("DIED", |item| instant(item, "ended_at")),
+        less(2, column("KEY", |item| text(item, "key"))),
+        less(3, column("ATTEMPTS", |item| text(item, "attempts"))),
+        moment("DIED", |item| instant(item, "ended_at")),
         column("ERROR", |item| text(item, "last_error")),
     ],
     id: lists::piped_id,

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, plain, text, words};
+use crate::output::{self, View, column, instant, less, moment, plain, prose, text, whole, words};
 
 /// What holds messages back.
 #[derive(Debug, Args)]
@@ -19,13 +19,16 @@ pub struct Blocked {
 pub(in crate::commands) const VIEW: View<'_> = View {
     columns: &[
         column("KIND", |item| text(item, "kind")),
-        column("TENANT", |item| item.get("tenant").filter(|tenant| !tenant.is_null()).map_or("all".into(), plain)),
-        column("TRANSPORT", |item| text(item, "transport")),
-        column("SUBJECT", |item| text(item, "subject")),
+        less(
+            2,
+            column("TENANT", |item| item.get("tenant").filter(|tenant| !tenant.is_null()).map_or("all".into(), plain)),
+        ),
+        less(3, column("TRANSPORT", |item| text(item, "transport"))),
+        whole("SUBJECT", |item| text(item, "subject")),
         column("WAITING", |item| words(item, "waiting")),
-        column("SINCE", |item| instant(item, "since")),
-        column("NEXT TRY", |item| instant(item, "until")),
-        column("WHY", |item| text(item, "reason")),
+        moment("SINCE", |item| instant(item, "since")),
+        less(1, moment("NEXT TRY", |item| instant(item, "until"))),
+        prose("WHY", |item| text(item, "reason")),
     ],
     id: |item| text(item, "subject"),
     none: "nothing is held back",

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, instant, plain, text};
+use crate::output::{View, column, instant, less, moment, plain, text, whole};
 
 /// Filter and size of a list.
 #[derive(Debug, Args)]
@@ -26,13 +26,13 @@ pub struct List {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("ID", |item| text(item, "id")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("ID", |item| text(item, "id")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("STATE", |item| text(item, "state")),
         column("TOPIC", |item| text(item, "topic")),
-        column("KEY", |item| text(item, "key")),
-        column("ATTEMPTS", |item| text(item, "attempts")),
-        column("CREATED", |item| instant(item, "created_at")),
+        less(2, column("KEY", |item| text(item, "key"))),
+        less(3, column("ATTEMPTS", |item| text(item, "attempts"))),
+        moment("CREATED", |item| instant(item, "created_at")),
         column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain)),
     ],
     id: lists::piped_id,

@@ -32,10 +32,15 @@ pub struct Reschedule {
 /// Has it wait until another time.
 pub(super) async fn run(args: &Reschedule, context: &mut Context<'_>) -> Result<(), CliError> {
     let at = match (&args.at, args.in_) {
-        (Some(text), _) => text.parse::<Timestamp>().map_err(|error| {
-            CliError::usage(format!("--at {text:?} isn't an instant: {error}"), "write it like 2026-12-01T08:00:00Z")
+        (Some(text), _) => text.parse::<Timestamp>().map_err(|_| {
+            CliError::usage(
+                format!("--at {text:?} isn't an instant"),
+                "write it like 2026-12-01T08:00:00Z, or give --in with a time from now, e.g. 10m",
+            )
         })?,
-        (None, after) => Timestamp::now() + after.unwrap_or_default(),
+        (None, after) => Timestamp::now()
+            .checked_add(after.unwrap_or_default())
+            .map_err(|_| CliError::usage("--in is too far away", "give a time from now, e.g. 10m"))?,
     };
     let IdArgs { id, tenant } = &args.message;
     let body = json!({ "not_before": format!("{at:.3}") });

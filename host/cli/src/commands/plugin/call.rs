@@ -48,7 +48,7 @@ pub(super) async fn run(args: &Call, global: &Global, term: &mut Term) -> Result
     } else {
         call::from_file(&args.call, super::cache(), compose::host_name(), term).await?
     };
-    call::run(request, callee, global.timeout, global.output, term).await
+    call::run(request, callee, global.timeout, global.format(), term).await
 }
 
 /// The participant of an `fn:` address.

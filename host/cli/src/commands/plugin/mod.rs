@@ -58,7 +58,7 @@ pub enum Plugin {
 
 /// Runs one of them.
 pub(super) async fn run(command: &Plugin, global: &Global, term: &mut Term) -> Result<(), CliError> {
-    let format = global.output;
+    let format = global.format();
     match command {
         Plugin::New(args) => new::run(args, format, term),
         Plugin::Build(args) => build::run(args, format, term),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::client::Answer;
 use crate::commands::Context;
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, short_digest, text};
+use crate::output::{self, View, column, instant, less, moment, short_digest, text, whole};
 
 /// How strictly a component is judged.
 #[derive(Debug, Args)]
@@ -28,14 +28,14 @@ fn live(item: &Value, name: &str) -> String {
 /// How they are listed.
 pub(in crate::commands) const VIEW: View<'_> = View {
     columns: &[
-        column("NAME", |item| text(item, "transport")),
+        whole("NAME", |item| text(item, "transport")),
         column("PLUGIN", |item| format!("{} {}", live(item, "plugin"), live(item, "version"))),
-        column("GENERATION", |item| live(item, "generation")),
-        column("DIGEST", |item| short_digest(&live(item, "digest"))),
-        column("SIGNATURE", |item| live(item, "signature")),
-        column("SINCE", |item| item.get("live").map_or("-".into(), |live| instant(live, "since"))),
+        less(2, column("GENERATION", |item| live(item, "generation"))),
+        less(3, column("DIGEST", |item| short_digest(&live(item, "digest")))),
+        less(4, column("SIGNATURE", |item| live(item, "signature"))),
+        moment("SINCE", |item| item.get("live").map_or("-".into(), |live| instant(live, "since"))),
         column("STATE", state),
-        column("SOURCE", |item| text(item, "source")),
+        less(1, column("SOURCE", |item| text(item, "source"))),
     ],
     id: |item| text(item, "transport"),
     none: "nothing has a plugin",

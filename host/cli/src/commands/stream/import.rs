@@ -12,7 +12,7 @@ use waybill_core::streams::wire::EnvelopeJson;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, number, text, words};
+use crate::output::{self, Format, View, column, less, number, text, whole, words};
 
 /// Events of one request.
 const PART_EVENTS: usize = 500;
@@ -47,8 +47,8 @@ pub struct Import {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("STREAM", |item| text(item, "stream")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("STREAM", |item| text(item, "stream")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("EVENTS", |item| words(item, "events")),
         column("LAST", |item| words(item, "last_seq")),
     ],

@@ -103,10 +103,12 @@ impl Reloader {
                 false
             }
             Err(refused) => {
+                // A log entry is one line, whatever its fields are.
+                let why = refused.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; ");
                 tracing::error!(
                     because,
                     code = Code::CONFIG_RELOAD_REFUSED.as_str(),
-                    "the configuration before stays in force: {refused}"
+                    "the configuration before stays in force: {why}"
                 );
                 refused.retryable
             }
@@ -246,7 +248,9 @@ fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
     live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
 }
 
+/// Errors of this program begin with their code, which the refusal has besides.
 fn refused(code: Code, message: String, retryable: bool) -> ReloadRefused {
+    let message = message.strip_prefix(&format!("{code}: ")).map(str::to_owned).unwrap_or(message);
     ReloadRefused { code: code.into(), message, retryable }
 }
 

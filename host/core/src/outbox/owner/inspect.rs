@@ -137,7 +137,7 @@ pub struct HeldKey {
     pub reason: Option<String>,
     /// Since its first failure.
     pub since: UnixMillis,
-    /// Messages in memory behind it.
+    /// Messages in memory that wait: the one whose retry is awaited, and those behind it.
     pub waiting: u64,
 }
 
@@ -201,7 +201,7 @@ impl Owner {
                 code: last.and_then(|attempt| attempt.code.clone()),
                 reason: last.and_then(|attempt| attempt.reason.clone()),
                 since: slot.first_attempt_at.unwrap_or(slot.due),
-                waiting: queue.seqs().len().saturating_sub(1) as u64,
+                waiting: queue.seqs().len() as u64,
             })
         });
         let dead = self.keys.holders().filter_map(|(key, dead)| {

@@ -141,7 +141,7 @@ impl Host {
 
     pub async fn try_define(&self, text: &str, dry_run: bool) -> Result<Defined, SagaError> {
         let (text, format) = (text.to_owned(), DefinitionFormat::Toml);
-        self.sagas.define(Define { text, format, dry_run, actor: "ann".to_owned() }).await
+        self.sagas.define(Define { text, format, dry_run, given: Vec::new(), actor: "ann".to_owned() }).await
     }
 
     /// Defines a saga `s` of these steps, and starts one with id `one`.

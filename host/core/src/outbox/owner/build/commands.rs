@@ -95,7 +95,7 @@ impl CommitBuilder<'_> {
                 }
                 let row = Arc::new(Parked {
                     place: dead.place,
-                    message: Arc::clone(&dead.message),
+                    message: Arc::new(dead.message.replayed()),
                     attempts: 0,
                     due: self.now.wall,
                     delay: Duration::ZERO,

@@ -182,6 +182,7 @@ impl CommitBuilder<'_> {
             not_before: None,
             expires_at: None,
             statements: None,
+            replays: 0,
         };
         let dead = DeadLetter {
             place,
