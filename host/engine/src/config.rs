@@ -143,6 +143,10 @@ pub struct EngineConfig {
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
     /// Dead letters from which readiness warns; 0 = never.
+    /// Commits write audit events of messages and sagas. It is as at the start.
+    pub tx_events: bool,
+    /// How long the audit trail is kept.
+    pub keep_audit: Duration,
     pub dead_alert_at: u64,
     /// Every call of the store is given up after this; a walk over a whole table, or a transaction of many statements, after a
     /// multiple of it.
@@ -196,6 +200,8 @@ impl EngineConfig {
             dead_alert_at: 0,
             store_timeout: STORE_TIMEOUT_DEFAULT,
             durability: "unknown".to_owned(),
+            tx_events: true,
+            keep_audit: Duration::from_secs(90 * 24 * 3600),
             retries: Retries {
                 policy: RetryPolicy::default(),
                 component: None,

@@ -58,6 +58,7 @@ impl Bench {
             owner_ttl: Duration::from_secs(3600),
             parked_per_tenant: 10_000,
             dead_holds_key: false,
+            tx_events: true,
             weights: BTreeMap::new(),
             routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
             caution: Caution::default(),
@@ -72,6 +73,7 @@ impl Bench {
             commit_bytes: SchedulerLimits::default().commit_bytes,
             dead_holds_key: false,
             lived: false,
+            tx_events: true,
             rules: Rules::default(),
         };
         let commit = takeover(input, UnixMillis(1_700_000_000_000), 1);

@@ -26,6 +26,7 @@ pub struct Config {
     pub outbox: OutboxSettings,
     pub dead: DeadSettings,
     pub saga: SagaSettings,
+    pub audit: AuditSettings,
     pub idempotency: idempotency::Settings,
     pub inbox: InboxSettings,
     pub plugins: PluginSettings,
@@ -174,6 +175,14 @@ pub struct DeadSettings {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// Commits write events of messages and sagas.
+    pub messages: bool,
+    /// How long the audit trail is kept.
+    pub keep: Duration,
+}
+
 pub struct PluginSettings {
     /// Folder for compiled components; none = compile at every start.
     pub cache: Option<PathBuf>,

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
 use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats, StatusService};
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::owner::{HeldKey, HoldInfo, WaitKind};
@@ -91,9 +92,14 @@ impl StatusService for Outbox {
             .collect())
     }
 
-    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError> {
-        let events = self.context.stores.transact.audit_tail(tenant, limit).await?;
-        Ok(events.into_iter().map(AuditView::from).collect())
+    async fn audit(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditView>, ServiceError> {
+        let Page { items, next_cursor } = self.context.stores.transact.audit_lines(query, cursor, limit).await?;
+        Ok(Page { items: items.into_iter().map(AuditView::from).collect(), next_cursor })
     }
 
     async fn ready(&self) -> Vec<Check> {

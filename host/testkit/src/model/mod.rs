@@ -26,6 +26,7 @@
 //! | `unreadable` | rows that can't be read |
 //! | `ledger`, `arrivals` | double entry of commits: what leaves, what arrives |
 //! | `suspicion` | who is blamed for a death |
+//! | `tx_events` | audit events: those of what a commit does, and no others |
 //! | `audit` | what has to hold at the end |
 //!
 //! It says nothing about speed, transports or the engine's tasks. The protocol's rules can be left out one by one
@@ -56,6 +57,7 @@ mod takeover;
 mod transit;
 mod unreadable;
 mod world;
+mod tx_events;
 
 pub use options::{Mutation, Options, Outcome, Report};
 pub use stats::Stats;

@@ -97,6 +97,7 @@ impl Setup {
             routing: Arc::new(Routing { external, ..routing(0) }),
             caution: CAUTION,
             rules: options.rules(),
+            tx_events: true,
         };
         Self {
             config,

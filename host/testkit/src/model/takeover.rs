@@ -1,5 +1,7 @@
 //! A host that doesn't own a shard: it watches it and takes it over.
 
+use std::sync::Arc;
+
 use waybill_core::ids::ShardId;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover, takeover_reads};
@@ -56,6 +58,7 @@ impl<S: ModelStore> World<S> {
             claimed,
             commit_bytes: self.setup.config.limits.commit_bytes,
             dead_holds_key: self.setup.config.dead_holds_key,
+            tx_events: self.setup.config.tx_events,
             lived: actor.owned == Some(token),
             rules: self.setup.config.rules,
         };

@@ -20,7 +20,7 @@ use std::time::Duration;
 use waybill_core::limits::SchedulerLimits;
 
 use super::kinds::Set;
-use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
+use super::model::{AuditSettings, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
 use super::reader::Section;
 
 pub use consumer::{ReadConsumer, Tables, consumer};
@@ -72,6 +72,13 @@ pub fn tenant(mut section: Section<'_, '_>) -> Option<(Set<String>, TenantSettin
     let weight = section.integer("weight", 1, 1..=1000);
     if let Some(written) = &name
         && let Err(error) = waybill_core::ids::Tenant::new(&written.value)
+pub fn audit(mut section: Section<'_, '_>) -> AuditSettings {
+    let messages = section.boolean("messages", true);
+    let keep = section.duration("keep", 90 * DAY, DAY);
+    section.done();
+    AuditSettings { messages, keep }
+}
+
     {
         section.refuse("name", written, error.to_string());
     }

@@ -156,6 +156,8 @@ pub struct OwnerConfig {
     pub routing: Arc<Routing>,
     /// How long an owner is cautious after a crash.
     pub caution: Caution,
+    /// Commits write audit events of their messages.
+    pub tx_events: bool,
     /// Every protocol rule holds, but in the model checker's mutations.
     pub rules: Rules,
 }
