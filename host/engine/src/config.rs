@@ -8,7 +8,8 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::EndpointSettings;
 use waybill_core::idempotency;
 use waybill_core::ids::Tenant;
-use waybill_core::limits::SchedulerLimits;
+use waybill_core::limits::{RETRY_AFTER_MAX_DEFAULT, SchedulerLimits};
+use waybill_core::outbox::rates::Rate;
 use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
@@ -205,7 +206,7 @@ impl EngineConfig {
             retries: Retries {
                 policy: RetryPolicy::default(),
                 component: None,
-                retry_after_max: Duration::from_secs(3600),
+                retry_after_max: RETRY_AFTER_MAX_DEFAULT,
             },
             limits: SchedulerLimits::default(),
             parked_per_tenant: 5_000,
