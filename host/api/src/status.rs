@@ -44,7 +44,7 @@ pub struct OutboxStats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Blocked)]
 pub struct BlockedView {
-    /// `key`, `destination`, `transport`, `no_route`, `paused` or `unclaimed`.
+    /// `key`, `destination`, `transport`, `no_route`, `paused`, `unclaimed` or `rate`.
     #[schema(value_type = String)]
     pub kind: WaitKind,
     /// Tenant; null = all.

@@ -143,11 +143,11 @@ pub struct EngineConfig {
     pub retire_after: Duration,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
-    /// Dead letters from which readiness warns; 0 = never.
     /// Commits write audit events of messages and sagas. It is as at the start.
     pub tx_events: bool,
     /// How long the audit trail is kept.
     pub keep_audit: Duration,
+    /// Dead letters from which readiness warns; 0 = never.
     pub dead_alert_at: u64,
     /// Every call of the store is given up after this; a walk over a whole table, or a transaction of many statements, after a
     /// multiple of it.
@@ -164,6 +164,8 @@ pub struct EngineConfig {
     /// Bytes of the messages that may wait for a commit, over all callers.
     pub waiting_bytes_max: usize,
     pub weights: BTreeMap<Tenant, u32>,
+    /// What tenants may send a second. Those of transports stand in `endpoints`.
+    pub rates: BTreeMap<Tenant, Rate>,
     pub routes: Routes,
     pub transports: Vec<Arc<dyn Transport>>,
     /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
@@ -198,11 +200,11 @@ impl EngineConfig {
             keep_dead: Duration::from_secs(30 * 24 * 3600),
             retire_after: AHEAD_CONFIRMED,
             dead_holds_key: false,
+            tx_events: true,
+            keep_audit: Duration::from_secs(90 * 24 * 3600),
             dead_alert_at: 0,
             store_timeout: STORE_TIMEOUT_DEFAULT,
             durability: "unknown".to_owned(),
-            tx_events: true,
-            keep_audit: Duration::from_secs(90 * 24 * 3600),
             retries: Retries {
                 policy: RetryPolicy::default(),
                 component: None,
@@ -213,6 +215,7 @@ impl EngineConfig {
             waiting_messages_max: 50_000,
             waiting_bytes_max: 128 * 1024 * 1024,
             weights: BTreeMap::new(),
+            rates: BTreeMap::new(),
             routes: Routes::default(),
             transports: Vec::new(),
             endpoints: Vec::new(),

@@ -61,6 +61,7 @@ impl Bench {
             tx_events: true,
             weights: BTreeMap::new(),
             routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
+            rates: Arc::default(),
             caution: Caution::default(),
             rules: Rules::default(),
         };
@@ -72,8 +73,8 @@ impl Bench {
             claimed: Vec::new(),
             commit_bytes: SchedulerLimits::default().commit_bytes,
             dead_holds_key: false,
-            lived: false,
             tx_events: true,
+            lived: false,
             rules: Rules::default(),
         };
         let commit = takeover(input, UnixMillis(1_700_000_000_000), 1);

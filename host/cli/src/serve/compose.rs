@@ -294,6 +294,11 @@ pub fn engine_config(
             .iter()
             .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.weight)))
             .collect(),
+        rates: config
+            .tenants
+            .iter()
+            .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.rate?)))
+            .collect(),
         routes: config.routes.clone(),
         transports,
         endpoints: config.transports.clone(),

@@ -8,6 +8,7 @@ use waybill_cli::config::problem::{ConfigError, Origin};
 use waybill_cli::config::reader::Flag;
 use waybill_cli::config::{Config, Inputs, OnDead, StoreKind, load};
 use waybill_core::endpoint::PluginRef;
+use waybill_core::outbox::rates::Rate;
 use waybill_server::auth::Role;
 
 pub struct Case {
@@ -122,10 +123,10 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[[tenant]]\nname = \"acme\"\n[[tenant]]\nname = \"acme\"\n", "CONFIG.DUPLICATE", "waybill.toml:4:8", "acme"),
         ("[[tenant]]\nweight = 2\n", "CONFIG.MISSING", "waybill.toml:1:1", "write name = \"acme\""),
         ("[[tenant]]\nname = \"a\\nb\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "control character"),
-        ("[transport.a]\ninstances = 2\n", "CONFIG.MISSING", "waybill.toml:1:12", "plugin"),
         ("[[tenant]]\nname = \"a\"\nburst = 5\n", "CONFIG.BAD_VALUE", "waybill.toml:1:1", "no effect without rate"),
         ("[[tenant]]\nname = \"a\"\nrate = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:3:8", "1 to 1000000"),
         ("[audit]\nkeep = \"1h\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "at least 1day"),
+        ("[transport.a]\ninstances = 2\n", "CONFIG.MISSING", "waybill.toml:1:12", "plugin"),
         ("[transport.a]\nplugin = \"htpp\"\n", "CONFIG.PLUGIN_MISSING", "waybill.toml:2:10", "did you mean \"http\"?"),
         (
             "[transport.a]\nplugin = \"kafka\"\n",
@@ -580,11 +581,11 @@ fn the_rest_of_the_settings_arrive_where_they_belong() {
     assert_eq!((config.dead.on_dead, config.dead.alert_at), (OnDead::HoldKey, 5));
     assert_eq!((config.limits.scheduler.window_bytes, config.limits.scheduler.key_messages), (64 << 20, 9));
     assert_eq!((config.tenants[0].name.as_str(), config.tenants[0].weight), ("acme", 3));
-    let limits = config.transports[0].grants.limits;
     let rate = |rate: Option<Rate>| rate.map(|rate| (rate.per_second.get(), rate.burst.get()));
     assert_eq!(rate(config.tenants[0].rate), Some((200, 200)), "a second's messages at once");
     assert_eq!(rate(config.transports[0].rate), Some((20, 5)));
     assert_eq!((config.audit.messages, config.audit.keep.as_secs()), (false, 30 * 24 * 3600));
+    let limits = config.transports[0].grants.limits;
     assert_eq!(
         (limits.memory_bytes, limits.call_time, limits.max_batch),
         (Some(32 << 20), Some(Duration::from_secs(5)), Some(7))

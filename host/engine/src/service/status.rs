@@ -11,13 +11,15 @@ use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStat
 use waybill_core::audit::AuditQuery;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::DEAD_READS_MAX;
-use waybill_core::outbox::owner::{HeldKey, HoldInfo, WaitKind};
+use waybill_core::outbox::owner::{HeldKey, HoldInfo, RateInfo, WaitKind};
+use waybill_core::outbox::rates::Bounded;
+use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::Health;
 
 use super::Outbox;
 use crate::commit::Condition;
-use crate::shard::OwnerQuery;
+use crate::shard::{Blocked, OwnerQuery};
 
 /// Blocked keys shown of each shard.
 const HELD_KEYS_MAX: usize = 1_000;
@@ -77,13 +79,21 @@ impl StatusService for Outbox {
     }
 
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
-        let mut views = Vec::new();
+        let (mut views, mut rates) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             let asked = shard.query(|reply| OwnerQuery::Blocked { keys_max: HELD_KEYS_MAX, reply }).await;
-            let Some((holds, keys)) = asked else { continue };
+            let Some(Blocked { holds, keys, rates: mine }) = asked else { continue };
             views.extend(holds.into_iter().map(|hold| self.hold_view(hold)));
             views.extend(keys.into_iter().map(key_view));
+            for info in mine {
+                // Shards share a rate.
+                match rates.iter_mut().find(|(known, _): &&mut (Bounded, BlockedView)| *known == info.bounded) {
+                    Some((_, view)) => view.waiting += info.waiting as u64,
+                    None => rates.push((info.bounded.clone(), self.rate_view(info))),
+                }
+            }
         }
+        views.extend(rates.into_iter().map(|(_, view)| view));
         Ok(views
             .into_iter()
             .filter(|view| {
@@ -195,6 +205,36 @@ impl Outbox {
             until: until.map(Instant),
             waiting: waiting as u64,
         }
+    }
+
+    fn rate_view(&self, info: RateInfo) -> BlockedView {
+        let reason = self.rate_reason(&info);
+        let (tenant, transport) = match &info.bounded {
+            Bounded::Tenant(tenant) => (Some(tenant.to_string()), None),
+            Bounded::Transport(id) => (None, self.context.live().routing.name(*id).map(str::to_owned)),
+        };
+        BlockedView {
+            kind: WaitKind::Rate,
+            subject: tenant.clone().or_else(|| transport.clone()).unwrap_or_default(),
+            tenant,
+            transport,
+            reason,
+            code: None,
+            since: info.since.into(),
+            until: Some(info.until.into()),
+            waiting: info.waiting as u64,
+        }
+    }
+
+    /// Which limit it is, in words.
+    pub(super) fn rate_reason(&self, info: &RateInfo) -> String {
+        let whose = match &info.bounded {
+            Bounded::Tenant(tenant) => format!("[[tenant]] {tenant}"),
+            Bounded::Transport(id) => {
+                format!("[transport.{}]", self.context.live().routing.name(*id).unwrap_or_default())
+            }
+        };
+        format!("{whose} sends {} messages a second (rate), {} at once (burst)", info.rate.per_second, info.rate.burst)
     }
 
     /// Whether there are as many dead letters as are worth an alert, or more than are counted.

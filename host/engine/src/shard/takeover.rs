@@ -264,6 +264,7 @@ fn owner_config(shard: ShardId, context: &Context) -> OwnerConfig {
         tx_events: config.tx_events,
         weights: context.live().config.weights.clone(),
         routing: Arc::clone(&context.live().routing),
+        rates: Arc::clone(&context.rates),
         caution: config.caution,
         rules: Rules::default(),
     }

@@ -18,6 +18,7 @@ mod operations;
 mod order;
 mod panics;
 mod quarantine;
+mod rates;
 mod reconfigure;
 mod retention;
 mod retries;

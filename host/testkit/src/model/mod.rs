@@ -18,6 +18,7 @@
 //! | `commits` | the way to an owner's next commit, and its fate |
 //! | `loads` | reads beside its commits |
 //! | `sends` | what receivers see and answer |
+//! | `rates` | what may be sent a second, reckoned apart from the owners |
 //! | `calls` | what is sent in one go over a lane |
 //! | `operators` | commands |
 //! | `clocks` | wall clocks that are set, and stamps |
@@ -25,8 +26,8 @@
 //! | `past` | a store that loses what it had |
 //! | `unreadable` | rows that can't be read |
 //! | `ledger`, `arrivals` | double entry of commits: what leaves, what arrives |
-//! | `suspicion` | who is blamed for a death |
 //! | `tx_events` | audit events: those of what a commit does, and no others |
+//! | `suspicion` | who is blamed for a death |
 //! | `audit` | what has to hold at the end |
 //!
 //! It says nothing about speed, transports or the engine's tasks. The protocol's rules can be left out one by one
@@ -46,6 +47,7 @@ mod loads;
 mod operators;
 mod options;
 mod past;
+mod rates;
 mod retention;
 pub(crate) mod rng;
 mod sends;
@@ -55,9 +57,9 @@ mod store;
 mod suspicion;
 mod takeover;
 mod transit;
+mod tx_events;
 mod unreadable;
 mod world;
-mod tx_events;
 
 pub use options::{Mutation, Options, Outcome, Report};
 pub use stats::Stats;

@@ -127,7 +127,7 @@ impl<S: ModelStore> World<S> {
         self.stats.takeovers += 1;
         actor.owned = Some(adopted.record.token);
         self.note(|_| format!("takeover of shard {shard}, token {}", adopted.record.token));
-        let config = self.settings(shard, host.shards);
+        let config = OwnerConfig { rates: Arc::clone(&host.sent.rates), ..self.settings(shard, host.shards) };
         let owner = Owner::new(config, adopted, began.mono, self.now_at(host));
         Role::Owning(Box::new(Driver::new(owner, self.setup.door_times())))
     }

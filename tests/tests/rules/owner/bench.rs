@@ -70,6 +70,7 @@ pub fn config() -> OwnerConfig {
         tx_events: false,
         weights: BTreeMap::new(),
         routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
+        rates: Arc::default(),
         caution: Caution::default(),
         rules: Rules::default(),
     }
@@ -87,8 +88,8 @@ fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64, li
         claimed,
         commit_bytes: config.limits.commit_bytes,
         dead_holds_key: config.dead_holds_key,
-        lived,
         tx_events: config.tx_events,
+        lived,
         rules: Rules::default(),
     };
     let commit = takeover(input, now.wall, nonce);

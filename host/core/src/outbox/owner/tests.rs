@@ -52,6 +52,7 @@ fn config() -> OwnerConfig {
             lanes: vec![1],
             external: None,
         }),
+        rates: Arc::default(),
         caution: Caution::default(),
         rules: Rules::default(),
     }
@@ -282,8 +283,8 @@ fn a_takeover_goes_in_several_commits_and_the_first_has_all_that_the_death_leads
             claimed: Vec::new(),
             commit_bytes: COMMIT_BYTES,
             dead_holds_key: false,
-            lived,
             tx_events: false,
+            lived,
             rules: Rules::default(),
         };
         let commit = takeover(input, WALL, 100 + commits.len() as u64);
@@ -332,8 +333,8 @@ fn a_host_that_dies_between_two_commits_of_its_takeover_forgets_nobody() {
             claimed: Vec::new(),
             commit_bytes: COMMIT_BYTES,
             dead_holds_key: false,
-            lived: false,
             tx_events: false,
+            lived: false,
             rules: Rules::default(),
         };
         takeover(input, WALL, nonce).record
