@@ -58,6 +58,11 @@ macro_rules! text_id {
                 id.0.to_string()
             }
         }
+        impl From<&$name> for Arc<str> {
+            fn from(id: &$name) -> Self {
+                Arc::clone(&id.0)
+            }
+        }
     };
 }
 

@@ -5,6 +5,7 @@
 
 pub mod annotation;
 pub mod annotations;
+pub mod audit;
 pub mod backoff;
 pub mod code;
 pub mod commit;
@@ -30,3 +31,4 @@ pub mod streams;
 pub mod suggest;
 pub mod time;
 pub mod topic;
+pub mod tx_event;

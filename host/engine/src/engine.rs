@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::{ShardId, SourceName};
 use waybill_core::outbox::lone_trials::LoneTrials;
+use waybill_core::outbox::rates::Rates;
 use waybill_core::port::service::streams::StreamService;
 use waybill_core::port::step_needs::StepNeeds;
 use waybill_core::port::transport::CallError;
@@ -77,16 +78,20 @@ impl Engine {
         let live = Live::new(config.clone());
         let stop = CancellationToken::new();
         let supervisor = Arc::clone(&config.supervisor);
+        let clock = Clocks::new(clock);
+        let rates = Rates::default();
+        rates.configure(live.rates(), clock.now().mono);
         let context = Arc::new(Context {
             host: Arc::from(config.host.as_str()),
             meter: Meter::new(),
             config,
             stores,
             in_force: ArcSwap::from_pointee(live),
-            clock: Clocks::new(clock),
+            clock,
             door: DoorBell::default(),
             commits: Commits::default(),
             trials: LoneTrials::default(),
+            rates: Arc::new(rates),
             supervisor,
             closing: CancellationToken::new(),
             stop,
@@ -207,6 +212,7 @@ impl Engine {
         config.sagas = live.config.sagas.next(config.sagas);
         let (next, left) = live.next(config);
         self.pause_again(&next).await;
+        context.rates.configure(next.rates(), context.clock.now().mono);
         context.in_force.store(Arc::new(next));
         if let Some(sagas) = &self.sagas {
             sagas.reconfigured();

@@ -45,8 +45,13 @@ fn main() {
     let (sagas, at_once) = (args.next().unwrap_or(200_000), args.next().unwrap_or(64));
     let root = Arc::new(parse(DEFINITION, DefinitionFormat::Toml).unwrap().definition);
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
-    let config =
-        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: Some("host".into()),
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     let mut now = UnixMillis(1_800_000_000_000);
     let takeover = SagaTakeover::default();
     let mut shard = SagaShard::restore(config, takeover, |_| None, now, 0.5).shard;

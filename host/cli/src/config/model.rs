@@ -8,6 +8,7 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
+use waybill_core::outbox::rates::Rate;
 use waybill_core::route::Routes;
 use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::settings::StreamsSettings;
@@ -25,6 +26,7 @@ pub struct Config {
     pub server: ServerSettings,
     pub outbox: OutboxSettings,
     pub dead: DeadSettings,
+    pub audit: AuditSettings,
     pub saga: SagaSettings,
     pub idempotency: idempotency::Settings,
     pub inbox: InboxSettings,
@@ -174,6 +176,14 @@ pub struct DeadSettings {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// Commits write events of messages and sagas.
+    pub messages: bool,
+    /// How long the audit trail is kept.
+    pub keep: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSettings {
     /// Folder for compiled components; none = compile at every start.
     pub cache: Option<PathBuf>,
@@ -224,6 +234,8 @@ pub struct TenantSettings {
     pub name: String,
     /// Turns it gets for each turn of a tenant with weight 1.
     pub weight: u32,
+    /// Messages of it that are sent a second.
+    pub rate: Option<Rate>,
 }
 
 /// `[[auth.token]]`. The token itself is never kept.

@@ -273,6 +273,8 @@ pub fn engine_config(
         keep_dead: config.dead.keep,
         dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
         dead_alert_at: config.dead.alert_at,
+        tx_events: config.audit.messages,
+        keep_audit: config.audit.keep,
         store_timeout: store_timeout(config),
         durability: store.durability().to_string(),
         retries: Retries { policy: outbox.backoff.policy, component, retry_after_max: outbox.retry_after_max },
@@ -284,6 +286,11 @@ pub fn engine_config(
             .tenants
             .iter()
             .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.weight)))
+            .collect(),
+        rates: config
+            .tenants
+            .iter()
+            .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.rate?)))
             .collect(),
         routes: config.routes.clone(),
         transports,

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::outbox::rates::Rate;
 use crate::port::kv::KvQuota;
 
 pub use limits::{
@@ -42,6 +43,8 @@ pub struct EndpointSettings {
     pub watch: bool,
     /// How a new version takes over.
     pub policy: SlotPolicy,
+    /// Messages of a transport that are sent a second; none = as many as there are.
+    pub rate: Option<Rate>,
 }
 
 impl Default for EndpointSettings {
@@ -57,6 +60,7 @@ impl Default for EndpointSettings {
             sha256: None,
             watch: false,
             policy: SlotPolicy::default(),
+            rate: None,
         }
     }
 }
@@ -68,10 +72,10 @@ impl EndpointSettings {
     }
 
     /// Whether a plugin that serves by these settings goes on as it is by others: they differ at most in how long its calls may take
-    /// when it is replaced.
+    /// when it is replaced, and in what is sent through it a second.
     pub fn goes_on_as(&self, next: &Self) -> bool {
         let policy = SlotPolicy { drain_timeout: self.policy.drain_timeout, ..next.policy };
-        *self == Self { policy, ..next.clone() }
+        *self == Self { policy, rate: self.rate, ..next.clone() }
     }
 }
 

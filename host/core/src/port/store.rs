@@ -17,6 +17,7 @@ use crate::outbox::records::{
 };
 use crate::streams::exact::ExactRefusal;
 use crate::time::UnixMillis;
+use crate::tx_event::TxRecord;
 
 /// What went wrong in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -142,6 +143,8 @@ pub enum Write {
     /// Removes a dead letter.
     DeleteDead(Seq),
     PutHistory(Arc<HistoryChunk>),
+    /// Writes audit events under their key.
+    PutTxEvents(Arc<TxRecord>),
     /// Writes a row of the id index. `create` fails the commit with [`StoreError::Exists`] when the id is taken.
     PutId {
         record: Arc<IdRecord>,

@@ -92,6 +92,9 @@ impl Outbox {
             Some(WhyWaiting::Held(hold)) => {
                 waiting(hold.kind(), format!("{}: {}", hold.code, hold.reason), Some(hold.since), hold.until)
             }
+            Some(WhyWaiting::Rate(info)) => {
+                waiting(WaitKind::Rate, self.rate_reason(&info), Some(info.since), Some(info.until))
+            }
             Some(WhyWaiting::Trial) => {
                 let reason = "a host died while it was being sent: suspects go a few at a time".to_owned();
                 waiting(WaitKind::Trial, reason, None, None)

@@ -43,13 +43,14 @@ use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::owner::{Claim, Claimed, TransportId};
+use waybill_core::outbox::rates::Rates;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::Monotonic;
 
 pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, OperatorCommand, Taken};
 pub(crate) use outside::{OutsideAsk, OutsideDone};
-pub(crate) use query::OwnerQuery;
+pub(crate) use query::{Blocked, OwnerQuery};
 
 use crate::admission::Admitted;
 use crate::clock::Clocks;
@@ -74,6 +75,8 @@ pub(crate) struct Context {
     pub door: DoorBell,
     pub commits: Commits,
     pub trials: LoneTrials,
+    /// What tenants and transports may send a second, over all shards of this host.
+    pub rates: Arc<Rates>,
     pub supervisor: Arc<Supervisor>,
     /// The host drains: background work ends at its next safe point.
     pub closing: CancellationToken,

@@ -2,6 +2,7 @@
 
 use waybill_api::dead_events::DeadEvent;
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
+use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::port::dead::{DeadId, DeadKind};
@@ -83,8 +84,15 @@ async fn a_replay_sends_it_through_its_relay_and_what_is_refused_again_stays() {
     assert!(listed(&host, "").await.is_empty());
     let gone = host.outbox.replay(&named(&id), how(), "ops").await.unwrap_err();
     assert_eq!(gone.code(), Code::DEAD_NOT_FOUND);
-    let mut kinds: Vec<String> =
-        host.outbox.audit(None, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
+    let mut kinds: Vec<String> = host
+        .outbox
+        .audit(&AuditQuery::default(), None, 100)
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|event| event.kind)
+        .collect();
     kinds.reverse();
     kinds.retain(|kind| !kind.starts_with("Relay"));
     let once = |end: &str| ["TxReplayRequested".to_owned(), end.to_owned()];

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use waybill_api::status::CheckStatus;
+use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::{AppendRequest, EventInput, RelayState, SeekRequest, SeekTo};
@@ -259,7 +260,14 @@ async fn a_relay_that_has_stopped_stays_so_over_a_crash_and_is_in_the_trail_and_
     let host = world.start().await;
     pass(seconds(60)).await;
     assert_eq!((world.bus.calls(), host.relay("out").await.state), (calls, RelayState::Stopped));
-    let stopped = host.outbox.audit(None, 100).await.unwrap().into_iter().filter(|event| event.kind == "RelayStopped");
+    let stopped = host
+        .outbox
+        .audit(&AuditQuery::default(), None, 100)
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter(|event| event.kind == "RelayStopped");
     assert_eq!(stopped.map(|event| event.object).collect::<Vec<_>>(), ["out"]);
     let check = host.outbox.ready().await.into_iter().find(|check| check.name == "relay out").unwrap();
     assert_eq!(check.status, CheckStatus::Warn);

@@ -1,6 +1,7 @@
 //! What operators do is in the audit trail.
 
 use waybill_api::status::AuditView;
+use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
 use waybill_core::port::service::streams::{ImportEvent, RelayState, SeekRequest, SeekTo, StreamAct};
 use waybill_core::port::store::StoreError;
@@ -18,7 +19,7 @@ fn seek(upto: u64) -> SeekRequest {
 }
 
 async fn trail(host: &Host) -> Vec<AuditView> {
-    let mut events = host.outbox.audit(None, 100).await.unwrap();
+    let mut events = host.outbox.audit(&AuditQuery::default(), None, 100).await.unwrap().items;
     events.reverse();
     events
 }

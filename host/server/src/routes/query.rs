@@ -5,6 +5,7 @@ use http::Uri;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
+use waybill_api::instant::Instant;
 use waybill_core::port::dead::DeadKind;
 
 use crate::cursor;
@@ -142,6 +143,30 @@ pub(crate) struct FilterQuery {
     /// Conditions that all hold.
     #[serde(default)]
     pub filter: String,
+}
+
+/// Which lines of the audit trail.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditParameters {
+    /// What happened; `*` stands for anything: `TxDead`, `Saga*`.
+    pub kind: Option<String>,
+    /// What it happened to: the id of a message, a saga or an operation, or a name.
+    pub id: Option<String>,
+    /// Only this tenant's; a credential of several has to name one.
+    pub tenant: Option<String>,
+    /// Not before this instant, in RFC 3339.
+    #[param(value_type = Option<String>)]
+    pub since: Option<Instant>,
+    /// Before this instant, in RFC 3339.
+    #[param(value_type = Option<String>)]
+    pub until: Option<Instant>,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
 }
 
 /// The latest of something.

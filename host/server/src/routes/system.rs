@@ -6,9 +6,12 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use waybill_api::list::List;
 use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, Welcome, WhoAmI};
+use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
+use waybill_core::glob::Glob;
+use waybill_core::ids::Tenant;
 
-use super::query::{NoQuery, TailQuery, page, query};
+use super::query::{AuditParameters, Cursors, NoQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
 use crate::approval::page as approval_page;
@@ -22,15 +25,27 @@ use crate::scrape;
 
 /// Show the audit trail
 ///
-/// Newest first.
-#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(TailQuery),
-    responses((status = 200, description = "The latest events.", body = List<AuditView>), Problems),
+/// Newest first: what people and the host did. Events of messages and sagas (`TxBegin`, `TxRetry`, `TxDead`, `TxReplay`) come
+/// among it where `kind` or `id` asks for them.
+#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(AuditParameters),
+    responses((status = 200, description = "A page of it.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
-    let asked: TailQuery = query(&uri)?;
+    let asked: AuditParameters = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    ok(&List::whole(app.service.audit(tenant.as_ref(), limit).await?))
+    let filter = format!("{:?} {:?} {:?} {:?}", asked.kind, asked.id, asked.since, asked.until);
+    let cursors = Cursors::of("audit", tenant.as_ref().map(Tenant::as_str), &filter);
+    let inner = cursors.read(asked.cursor.as_deref())?;
+    let wanted = AuditQuery {
+        kind: asked.kind.map(Glob::new),
+        id: asked.id,
+        since: asked.since.map(|since| since.0),
+        until: asked.until.map(|until| until.0),
+        tenant: tenant.clone(),
+    };
+    let found = app.service.audit(&wanted, inner.as_deref(), limit).await?;
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }
 
 /// Tell who the caller is

@@ -44,7 +44,7 @@ pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Reque
     let topic = asked.topic.map(|text| Pattern::parse(&text)).transpose();
     let request = ClaimRequest {
         limit: count("limit", asked.limit.unwrap_or(CLAIM_DEFAULT))?,
-        lease: asked.lease_ms.map(lease).transpose()?.unwrap_or(LEASE_DEFAULT),
+        lease: lease(asked.lease_ms, asked.lease_seconds)?.unwrap_or(LEASE_DEFAULT),
         topic: topic.map_err(|error| Problem::invalid(error.to_string()).at("topic"))?,
         tenants: caller.tenants(asked.tenant.as_deref())?,
         worker: asked.worker_id,

@@ -87,6 +87,19 @@ async fn a_syntax_fault_has_line_and_column() {
     assert_eq!((problem["line"].as_u64(), problem["column"].as_u64()), (Some(2), Some(14)), "{problem}");
 }
 
+/// POL-047-001 of source document 5.
+#[tokio::test]
+async fn a_message_without_an_event_type_is_refused_as_invalid_outbox_and_nothing_of_its_request_is_taken() {
+    let api = Api::open().await;
+    let good = r#"{"topic":"bus:orders.created","payload":1}"#;
+    let bad = r#"{"topic":"bus:orders.created","payload":1,"event_type":""}"#;
+    for body in [bad.to_owned(), format!(r#"{{"messages":[{good},{bad}]}}"#)] {
+        let answer = api.post("/v1/messages", &body).await;
+        assert_eq!(answer.problem(), (400, "INVALID_OUTBOX".to_owned()), "{body}: {}", answer.text);
+    }
+    assert_eq!(api.get("/v1/messages").await.json()["items"], serde_json::json!([]));
+}
+
 #[tokio::test]
 async fn bad_query_strings_are_refused() {
     let api = Api::open().await;

@@ -17,6 +17,7 @@ use waybill_api::quarantine::*;
 use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
+use waybill_core::audit::AuditQuery;
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Settings};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
@@ -216,7 +217,7 @@ hindered! {
     StatusService {
         fn stats(tenant: Option<&Tenant>) -> Vec<OutboxStats>;
         fn blocked(tenant: Option<&Tenant>) -> Vec<BlockedView>;
-        fn audit(tenant: Option<&Tenant>, limit: usize) -> Vec<AuditView>;
+        fn audit(query: &AuditQuery, cursor: Option<&str>, limit: usize) -> Page<AuditView>;
         plain {
             async fn ready(&self) -> Vec<Check> {
                 self.hindrance.asked_ready.fetch_add(1, Ordering::Relaxed);

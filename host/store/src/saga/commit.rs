@@ -19,12 +19,12 @@ use crate::codec::saga::{Ended, encode_ended, encode_journal};
 use crate::fault::store_error;
 use crate::owner::read;
 use crate::quarantine::{SetAside, Spoilt, read_for_quarantine, set_aside};
-use crate::rows::{encoded, saga as rows, saga_small};
+use crate::rows::{encoded, saga as rows, saga_small, tx_event};
 use crate::store::{SurrealStore, finish};
 use crate::streams;
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, beat_key,
-    saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
+    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, TX_EVENT,
+    beat_key, saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
 };
 use crate::transact::{DoorGroupAt, door_rows, put_door_rows};
 
@@ -129,6 +129,9 @@ impl Changes {
                 self.list.push(Change::Put(SAGA_DEAD, key, saga_small::of_dead(dead)));
             }
             SagaWrite::DeleteDead(key) => self.list.push(Change::Delete(SAGA_DEAD, saga_dead_key(shard, key))),
+            SagaWrite::PutTxEvents(record) => {
+                self.list.push(Change::Put(TX_EVENT, tx_event::key_of(&record.key), tx_event::of_record(record)?));
+            }
             SagaWrite::SetAside(broken) => {
                 self.aside.push((Arc::clone(broken), encoded(encode_journal(&broken.entries))?));
             }

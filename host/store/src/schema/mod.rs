@@ -28,6 +28,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 7, name: "inbox", text: include_str!("0007_inbox.surql") },
     Migration { number: 8, name: "streams", text: include_str!("0008_streams.surql") },
     Migration { number: 9, name: "append", text: include_str!("0009_append.surql") },
+    Migration { number: 10, name: "tx_event", text: include_str!("0010_tx_event.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");

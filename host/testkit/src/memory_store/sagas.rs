@@ -89,6 +89,8 @@ impl SagaTables {
             SagaWrite::DeleteDead(key) => {
                 self.dead.remove(&(shard, key.clone()));
             }
+            // It lies in a table that isn't of sagas alone.
+            SagaWrite::PutTxEvents(_) => {}
             SagaWrite::SetAside(broken) => {
                 self.open.remove(&(shard, broken.key.clone()));
                 self.aside_last += 1;
@@ -162,6 +164,11 @@ impl MemoryStore {
         let nanos = self.clock();
         self.write(|tables| {
             tables.sagas.apply(commit)?;
+            for write in &commit.writes {
+                if let SagaWrite::PutTxEvents(record) = write {
+                    tables.tx_events.insert(record.key, Arc::clone(record));
+                }
+            }
             for key in &commit.door {
                 tables.inbox.saga_door.remove(&(commit.shard, *key));
             }

@@ -74,7 +74,10 @@ impl<S: ModelStore> World<S> {
         }
         let spoils = Rng::new(seed ^ SPOILS);
         let skewed = rng.percent(50);
-        let hosts = (0..hosts).map(|_| Host::new(&mut rng, skewed, setup.shards())).collect();
+        let mut hosts: Vec<Host> = (0..hosts).map(|_| Host::new(&mut rng, skewed, setup.shards())).collect();
+        for host in &mut hosts {
+            host.sent = Sent::begin(&setup.rates, Monotonic(Duration::from_millis(1 + host.boot)));
+        }
         Self {
             store: Store::new(store),
             rng,

@@ -376,7 +376,8 @@ impl World {
             checkpoints_max: 3,
             ..SagaLimits::default()
         };
-        let config = SagaShardConfig { shard: SHARD, limits, rules: self.rules, died: true };
+        let config =
+            SagaShardConfig { shard: SHARD, tx_events: Some("model".into()), limits, rules: self.rules, died: true };
         let random = self.random();
         let lookup = |hash: &_| self.by_hash.get(hash).cloned();
         let restored = SagaShard::restore(config, *takeover, lookup, self.now, random);

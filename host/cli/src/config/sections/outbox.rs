@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
-use waybill_core::limits::{PAYLOAD_BYTES_MAX_DEFAULT, REQUEST_MESSAGES_MAX};
+use waybill_core::limits::{PAYLOAD_BYTES_MAX_DEFAULT, REQUEST_MESSAGES_MAX, RETRY_AFTER_MAX_DEFAULT};
 
 use super::transport::sha256;
 use super::{DAY, SECOND, U32, u32_of, usize_of};
@@ -44,7 +44,7 @@ pub fn outbox(mut section: Section<'_, '_>, known: &Known<'_>) -> OutboxSettings
         Duration::from_millis(10),
     );
     let send_timeout = section.duration("send_timeout", Duration::from_secs(30), Duration::from_millis(100));
-    let retry_after_max = section.duration("retry_after_max", Duration::from_secs(3600), Duration::ZERO);
+    let retry_after_max = section.duration("retry_after_max", RETRY_AFTER_MAX_DEFAULT, Duration::ZERO);
     let backoff = backoff(section.sub("backoff"), u32_of(max_attempts), known);
     section.done();
     OutboxSettings {

@@ -7,7 +7,7 @@ use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::port::kv::KvQuota;
 use waybill_core::route::{Pattern, Route};
 
-use super::{DAY, SIZE_MAX, u32_of, usize_of};
+use super::{DAY, SIZE_MAX, rate, u32_of, usize_of};
 use crate::config::kinds::Set;
 use crate::config::plugins::Known;
 use crate::config::problem::{Origin, Problem};
@@ -26,6 +26,7 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
         config: section.document("config"),
         grants: grants(&mut section, limits),
         provision: section.boolean("provision", normal.provision),
+        rate: rate(&mut section),
         ..normal
     };
     section.done();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::Hold;
 use super::slots::SlotState;
-use super::{HoldKey, LeaseInfo, Owner, TransportId};
+use super::{HoldKey, LeaseInfo, Owner, RateInfo, TransportId};
 use crate::code::Code;
 use crate::ids::{MessageId, Seq, Tenant};
 use crate::time::{Now, UnixMillis};
@@ -35,6 +35,8 @@ pub enum WhyWaiting {
     Retry(UnixMillis),
     /// A held destination, transport or missing route.
     Held(HoldInfo),
+    /// The rate of its tenant or its transport.
+    Rate(RateInfo),
     Turn,
     /// Its trial: a host died while it was named.
     Trial,
@@ -101,6 +103,8 @@ pub enum WaitKind {
     Paused,
     /// A worker outside who asks.
     Unclaimed,
+    /// The rate of a tenant or a transport.
+    Rate,
     /// Its trial: a host died while it was named.
     Trial,
     Turn,
@@ -118,6 +122,7 @@ impl WaitKind {
             Self::NoRoute => "no_route",
             Self::Paused => "paused",
             Self::Unclaimed => "unclaimed",
+            Self::Rate => "rate",
             Self::Trial => "trial",
             Self::Turn => "turn",
         }
@@ -242,7 +247,8 @@ impl Owner {
                 WhyWaiting::Retry(slot.due_at(now))
             }
             SlotState::WantTrial => WhyWaiting::Trial,
-            SlotState::Stalled | SlotState::WantClaim | SlotState::Ready { .. } => WhyWaiting::Turn,
+            SlotState::Ready { .. } => self.rate_of(slot, now).map_or(WhyWaiting::Turn, WhyWaiting::Rate),
+            SlotState::Stalled | SlotState::WantClaim => WhyWaiting::Turn,
         })
     }
 }

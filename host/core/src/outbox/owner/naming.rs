@@ -174,9 +174,9 @@ impl Owner {
         let mut out: Vec<Sending> = Vec::new();
         let (mut left, mut suspects) = (bytes, false);
         while out.len() < messages && left > 0 {
-            let Some(seq) = self.naming.lanes.entry(lane).or_default().named.front().copied() else {
-                break;
-            };
+            // One whose tenant's rate lets nothing go holds nobody up.
+            let named = self.naming.lanes.get(&lane).map(|lane| lane.named.iter().copied());
+            let Some(seq) = named.into_iter().flatten().find(|seq| self.is_allowed(*seq, now.mono)) else { break };
             if self.expires(seq, now) {
                 continue;
             }
@@ -205,14 +205,26 @@ impl Owner {
     }
 
     /// Lanes with ready messages that this host sends. Workers outside need no names.
-    fn our_ready_lanes(&self) -> impl Iterator<Item = Lane> {
+    pub(super) fn our_ready_lanes(&self) -> impl Iterator<Item = Lane> {
         self.scheduler.ready_lanes().filter(|lane| !self.is_outside(Some(lane.0)))
     }
 
-    /// Whether messages are ready whose lane has nothing left that is named.
+    /// Named messages of a lane, those of the commit that is out included.
+    pub(super) fn named_in(&self, lane: Lane) -> impl Iterator<Item = Seq> {
+        self.naming.lanes.get(&lane).into_iter().flat_map(NamedLane::all)
+    }
+
+    /// Lanes with named messages.
+    pub(super) fn named_lanes(&self) -> impl Iterator<Item = Lane> {
+        self.naming.lanes.iter().filter(|(_, lane)| lane.len() > 0).map(|(lane, _)| *lane)
+    }
+
+    /// Whether messages are ready whose lane has nothing left that is named. One that waits for a rate wants none before that has
+    /// something.
     pub(super) fn wants_names(&self) -> bool {
         let is_starved = |lane: &Lane| self.naming.lanes.get(lane).is_none_or(|lane| lane.named.is_empty());
-        self.naming.on && self.our_ready_lanes().any(|lane| is_starved(&lane))
+        let waits = |lane: &Lane| self.rated.get(lane).is_some_and(|lane| lane.is_whole);
+        self.naming.on && self.our_ready_lanes().any(|lane| is_starved(&lane) && !waits(&lane))
     }
 
     /// What the next commit has to name: what is being sent, what is named and waits, who is on trial, and of each lane's

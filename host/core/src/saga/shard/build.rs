@@ -85,6 +85,7 @@ impl SagaShard {
         let messages = self.doors(&batch);
         let events = batch.entries.iter().flat_map(|entry| &entry.appends).cloned().collect();
         let settled_door = self.take_settled_door(aside.is_empty());
+        work.writes.extend(self.audit(&batch.entries, record.beat));
         let door = batch.entries.iter().flat_map(|entry| &entry.door).chain(&settled_door).copied().collect();
         self.flight = Some(Flight { batch, aside, record, changes: work.changes, settled_door, barriers: Vec::new() });
         Some(SagaCommit {

@@ -18,6 +18,7 @@
 //! | `door` | what the inbox left for sagas |
 //! | `batch` | what waits for a commit |
 //! | `build` | the next commit: journal, rows, dead letters, messages |
+//! | `audit` | audit events of a commit |
 //! | `apart` | what is tried saga by saga after the store refused a commit as too large |
 //! | `outcome` | a commit's fate |
 //! | `restore` | a new writer: rows and journal become trees again; the same for one that was set aside |
@@ -25,6 +26,7 @@
 //! | `inspect` | for people, and for plugins that are to take another's place |
 
 mod apart;
+mod audit;
 mod batch;
 mod build;
 mod commands;
@@ -64,9 +66,11 @@ pub use inspect::{ActKnown, Needs};
 pub use restore::{Restored, rebuilt};
 pub use start::is_same_start;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SagaShardConfig {
     pub shard: ShardId,
+    /// Commits write audit events in the name of this host; none = they don't.
+    pub tx_events: Option<Arc<str>>,
     pub limits: SagaLimits,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,

@@ -221,8 +221,13 @@ mod tests {
     #[test]
     fn a_store_that_lost_a_commit_and_took_another_in_its_place_went_back() {
         let record = SagaShardRecord { token: 2, beat: 5, nonce: 7, floor: 0 };
-        let config =
-            SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: false };
+        let config = SagaShardConfig {
+            shard: ShardId(0),
+            tx_events: None,
+            limits: SagaLimits::default(),
+            rules: Rules::default(),
+            died: false,
+        };
         let takeover = SagaTakeover { record, ..SagaTakeover::default() };
         let mut shard = SagaShard::restore(config, takeover, |_| None, UnixMillis(0), 0.5).shard;
         let other = SagaShardRecord { nonce: 8, ..record };

@@ -1,6 +1,7 @@
 //! The rules of sagas, sentence by sentence, on a shard whose commits all go in.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod audit;
 mod begin;
 mod bytes;
 mod deaths;
@@ -47,10 +48,21 @@ struct Bench {
 }
 
 fn bench(steps: &str) -> Bench {
+    bench_of(steps, None)
+}
+
+/// Whose commits write audit events in the name of this host.
+fn bench_of(steps: &str, host: Option<&str>) -> Bench {
     let parsed = parse(&format!("name = \"d\"\n{steps}"), DefinitionFormat::Toml);
     let root = Arc::new(parsed.unwrap_or_else(|problems| panic!("{problems}")).definition);
     let limits = SagaLimits { input_bytes_max: 1_000, output_bytes_max: 1_000, ..SagaLimits::default() };
-    let config = SagaShardConfig { shard: ShardId(0), limits, rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: host.map(Arc::from),
+        limits,
+        rules: Rules::default(),
+        died: true,
+    };
     let shard = SagaShard::restore(config, SagaTakeover::default(), |_| None, T0, 0.5).shard;
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
     let default_retry = default_retry();

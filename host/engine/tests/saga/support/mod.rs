@@ -14,6 +14,7 @@ use waybill_api::OutboxService;
 use waybill_api::saga_node::StepView;
 use waybill_api::sagas::{SagaService, SagaView};
 use waybill_api::status::CheckStatus;
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::port::participant::Participant;
@@ -216,7 +217,7 @@ impl Host {
     }
 
     pub async fn audit_kinds(&self) -> Vec<String> {
-        let mut events = self.outbox.audit(None, 1_000).await.unwrap();
+        let mut events = self.outbox.audit(&AuditQuery::default(), None, 1_000).await.unwrap().items;
         events.reverse();
         events.into_iter().map(|event| event.kind).filter(|kind| kind.starts_with("Saga")).collect()
     }
