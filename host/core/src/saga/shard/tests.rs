@@ -5,6 +5,7 @@ mod begin;
 mod bytes;
 mod deaths;
 mod door;
+mod exact;
 mod messages;
 mod operators;
 mod set_aside;
