@@ -88,6 +88,7 @@ impl Engine {
             stores,
             in_force: ArcSwap::from_pointee(live),
             clock,
+            steady: Default::default(),
             door: DoorBell::default(),
             commits: Commits::default(),
             trials: LoneTrials::default(),

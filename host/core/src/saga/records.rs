@@ -11,7 +11,7 @@ use super::state::{SagaState, Tree};
 use crate::ids::ShardId;
 use crate::outbox::records::DeadState;
 use crate::port::inbox_store::SagaDoorKey;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
 use crate::tx_event::TxRecord;
 
@@ -183,8 +183,9 @@ pub struct SagaCommit {
     pub writes: Vec<SagaWrite>,
     /// Messages for the outbox, in order, by shard.
     pub messages: Vec<crate::port::transact::DoorGroup>,
-    /// Events for the doorsteps of streams, in order.
-    pub events: Vec<DoorAppend>,
+    /// Events for the doorsteps of streams, in order, and events that number themselves, each stream of them once. Where one of these can't
+    /// be appended, nothing of the commit is written ([`StoreError::Appends`](crate::port::store::StoreError::Appends)).
+    pub events: JointAppends,
     /// What of the shard's `saga_door` came in with it: removed there, whether it is still there or not.
     pub door: Vec<SagaDoorKey>,
 }

@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
@@ -46,7 +47,7 @@ use waybill_core::outbox::owner::{Claim, Claimed, TransportId};
 use waybill_core::outbox::rates::Rates;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
-use waybill_core::time::Monotonic;
+use waybill_core::time::{Monotonic, SteadyClock, UnixMillis};
 
 pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, OperatorCommand, Taken};
 pub(crate) use outside::{OutsideAsk, OutsideDone};
@@ -71,6 +72,8 @@ pub(crate) struct Context {
     pub stores: Stores,
     pub in_force: ArcSwap<Live>,
     pub clock: Clocks,
+    /// Of events that number themselves.
+    pub steady: Mutex<SteadyClock>,
     pub meter: Meter,
     pub door: DoorBell,
     pub commits: Commits,
@@ -88,6 +91,12 @@ impl Context {
     /// What is in force now.
     pub fn live(&self) -> Arc<Live> {
         self.in_force.load_full()
+    }
+
+    /// The clock that never goes back.
+    pub fn steady_now(&self) -> UnixMillis {
+        let now = self.clock.now();
+        self.steady.lock().at(now)
     }
 }
 

@@ -50,7 +50,7 @@ async fn write(store: &SurrealStore, journal: Vec<JournalEntry>, writes: Vec<Sag
         record,
         journal,
         writes,
-        events: Vec::new(),
+        events: Default::default(),
         messages: Vec::new(),
         door: Vec::new(),
     };

@@ -263,6 +263,9 @@ macro_rules! stream_store_conformance {
             stream_joint: a_transaction_whose_message_waits_is_a_repeat_before_its_events_are_looked_at
             stream_joint: events_of_a_step_commit_with_its_state_and_its_messages
             stream_joint: events_of_a_handler_commit_with_its_mark
+            stream_joint: a_step_whose_events_number_themselves_commits_whole_or_not_at_all
+            stream_joint: a_handler_whose_events_number_themselves_commits_whole_or_not_at_all
+            stream_joint: of_a_step_and_a_handler_at_one_end_exactly_one_goes_in
             streams: what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows
             stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
             stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes

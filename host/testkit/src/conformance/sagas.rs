@@ -111,7 +111,7 @@ pub(super) fn next(before: &SagaShardRecord) -> SagaCommit {
         record,
         journal: Vec::new(),
         writes: Vec::new(),
-        events: Vec::new(),
+        events: Default::default(),
         messages: Vec::new(),
         door: Vec::new(),
     }

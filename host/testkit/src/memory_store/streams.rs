@@ -158,20 +158,33 @@ impl StreamTables {
     }
 
     /// What the events of a transaction decide now, those that number themselves in order, and the transaction that they would commit.
-    pub fn begin_joint(&self, appends: &JointAppends) -> Result<(Vec<Option<ExactAnswer>>, StreamTx), ExactRefusal> {
-        let (mut answers, mut tx) = (Vec::new(), StreamTx { begun: self.version, writes: Vec::new() });
-        for joint in &appends.list {
+    pub fn begin_joint(&self, appends: &JointAppends) -> Result<(Vec<Option<ExactAnswer>>, StreamTx), StoreError> {
+        let (mut answers, mut refused) = (Vec::new(), Vec::new());
+        let mut tx = StreamTx { begun: self.version, writes: Vec::new() };
+        for (place, joint) in appends.list.iter().enumerate() {
             answers.push(match joint {
                 JointAppend::Plain { .. } => None,
-                JointAppend::Exact(exact) => {
-                    let (answer, exact) = self.begin_exact(exact, appends.at, Rules::default())?;
-                    tx.writes.extend(exact.writes);
-                    Some(answer)
-                }
+                JointAppend::Exact(exact) => match self.begin_exact(exact, appends.at, Rules::default()) {
+                    Ok((answer, exact)) => {
+                        tx.writes.extend(exact.writes);
+                        Some(answer)
+                    }
+                    Err(refusal) => {
+                        refused.push((place, refusal));
+                        None
+                    }
+                },
             });
             tx.writes.extend(joint.door_row());
         }
-        Ok((answers, tx))
+        if refused.is_empty() { Ok((answers, tx)) } else { Err(StoreError::Appends(refused)) }
+    }
+
+    /// What the events of a group commit write, or why nothing of it goes in.
+    pub fn begin_group(&self, appends: &JointAppends) -> Result<StreamTx, StoreError> {
+        let (_, tx) = self.begin_joint(appends)?;
+        self.check_creates(&tx.writes)?;
+        Ok(tx)
     }
 
     /// A transaction that puts appends on doorsteps.

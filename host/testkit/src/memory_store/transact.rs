@@ -42,7 +42,7 @@ impl TransactStore for MemoryStore {
                 }
             }
             let refused = |refusal| StoreError::Append(Box::new(refusal));
-            let (answers, appended) = tables.streams.begin_joint(&events).map_err(refused)?;
+            let (answers, appended) = tables.streams.begin_joint(&events).map_err(StoreError::of_one_caller)?;
             let exact: Vec<&ExactAnswer> = answers.iter().flatten().collect();
             let is_repeat = is_repeat(&events, &exact, &messages).map_err(refused)?;
             let results = if is_repeat { Vec::new() } else { self.statements.run(&statements)? };

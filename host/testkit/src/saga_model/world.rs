@@ -63,6 +63,8 @@ pub(super) struct World {
     /// A commit that may still arrive.
     held: Option<SagaCommit>,
     unknown: u64,
+    /// Commits whose events were refused.
+    refused: u64,
 }
 
 impl World {
@@ -89,6 +91,7 @@ impl World {
             nonce: 1,
             held: None,
             unknown: 0,
+            refused: 0,
         }
     }
 
@@ -111,6 +114,7 @@ impl World {
             calls: self.ledger.calls,
             deaths: self.life - 1,
             unknown: self.unknown,
+            refused: self.refused,
             ends,
         }
     }
@@ -258,16 +262,14 @@ impl World {
         }
     }
 
-    /// Whether a commit went in.
-    fn apply(&mut self, commit: &SagaCommit) -> bool {
-        if self.store.apply_sagas(commit).is_err() {
-            return false;
-        }
+    /// What the store says of a commit.
+    fn apply(&mut self, commit: &SagaCommit) -> Result<(), StoreError> {
+        self.store.apply_sagas(commit)?;
         self.ledger.committed(commit);
         for message in commit.messages.iter().flat_map(|group| &group.messages) {
             self.enqueued(message);
         }
-        true
+        Ok(())
     }
 
     fn commit(&mut self) {
@@ -276,9 +278,15 @@ impl World {
         let Some(commit) = shard.build(nonce) else { return };
         match if self.calm { 0 } else { self.rng.below(100) } {
             0..76 => {
-                let applied = self.apply(&commit);
-                if !applied {
-                    self.ledger.violation("a commit was refused though nobody else writes".to_owned());
+                match self.apply(&commit) {
+                    Ok(()) => {}
+                    Err(error @ StoreError::Appends(_)) => {
+                        self.refused += 1;
+                        return self.take_answer(StoreAnswer::Committed(Err(error)));
+                    }
+                    Err(error) => {
+                        self.ledger.violation(format!("a commit was refused though nobody else writes: {error}"));
+                    }
                 }
                 // It may die before it hears of it.
                 if !self.calm && self.rng.one_in(40) {
@@ -287,7 +295,11 @@ impl World {
                 return self.take_answer(StoreAnswer::Committed(Ok(())));
             }
             76..84 => {
-                self.apply(&commit);
+                let _unheard = self.apply(&commit);
+            }
+            84..87 if commit.events.has_exact() => {
+                let error = StoreError::Conflict("the head of a stream".to_owned());
+                return self.take_answer(StoreAnswer::Committed(Err(error)));
             }
             // A store that takes less than was asked of it: what was together goes one by one.
             90..92
@@ -328,7 +340,7 @@ impl World {
                         self.arrive();
                     }
                     if self.rng.percent(80) {
-                        self.apply(&barrier);
+                        let _read_next = self.apply(&barrier);
                     }
                     StoreAnswer::Barrier(Ok(()))
                 }
@@ -348,7 +360,7 @@ impl World {
     /// The commit that was held back arrives, if its guard still holds.
     fn arrive(&mut self) {
         if let Some(held) = self.held.take() {
-            self.apply(&held);
+            let _late = self.apply(&held);
         }
     }
 

@@ -185,7 +185,7 @@ impl SagaShard {
             }
             let Some(half) = self.trials.next.pop_front() else { return };
             for (slot, saga, step) in half.steps {
-                if self.is_on_trial((slot, saga, step)) {
+                if self.is_on_trial((slot, saga, step)) && !self.is_tried(slot) {
                     self.work(slot, turn, None, |machine| machine.call_again(saga, step));
                     self.trials.under_way.insert((slot, saga, step));
                 }

@@ -6,6 +6,7 @@ mod begin;
 mod bytes;
 mod deaths;
 mod door;
+mod exact;
 mod messages;
 mod needs;
 mod operators;
