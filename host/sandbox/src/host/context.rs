@@ -9,6 +9,7 @@ use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use waybill_core::endpoint::{Grants, PluginLimits};
+use waybill_core::one_line::into_one_line;
 use waybill_core::port::kv::{KvQuota, KvStore};
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transport::Fault;
@@ -20,8 +21,11 @@ use super::secrets::SecretProvider;
 use crate::error::SandboxError;
 use crate::grants::EgressPolicy;
 use crate::http::HttpClient;
+use crate::limits::LOG_MESSAGE_BYTES_MAX;
 use crate::load::Loaded;
+use crate::log_book::{Entry, LogPage};
 use crate::meters::{Bound, Meters};
+use crate::text::cut_owned;
 
 /// A task that failed is begun again after this, where nobody keeps account of failures.
 const TASK_PAUSE: Duration = Duration::from_secs(1);
@@ -45,11 +49,15 @@ pub(crate) struct EndpointContext {
     /// Durable state, when both asked for and granted.
     pub(crate) kv: Option<(Arc<dyn KvStore>, KvQuota)>,
     pub(crate) log: LogGate,
+    /// Its latest lines, for who follows them.
+    pub(crate) log_page: Arc<LogPage>,
     pub(crate) redactor: Redactor,
     pub(crate) guest_metrics: GuestMetrics,
     pub(crate) meters: Arc<Meters>,
     /// Instances that were lost.
     pub(crate) losses: watch::Sender<Losses>,
+    /// Instances that were opened, over all generations of a slot.
+    pub(crate) openings: Arc<watch::Sender<u64>>,
     /// Cancelled when the endpoint is to end.
     pub(crate) closing: CancellationToken,
     tasks: Option<Arc<dyn Tasks>>,
@@ -72,11 +80,12 @@ pub(crate) struct ContextParts<'a> {
     pub(crate) limits: PluginLimits,
     pub(crate) secret_provider: Arc<dyn SecretProvider>,
     pub(crate) kv: Option<Arc<dyn KvStore>>,
+    pub(crate) openings: Arc<watch::Sender<u64>>,
 }
 
 impl EndpointContext {
     pub(crate) fn new(parts: ContextParts<'_>) -> Result<Self, SandboxError> {
-        let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv } = parts;
+        let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv, openings } = parts;
         let manifest = &plugin.inspection.manifest;
         let limits = limits.tighten(&manifest.ask.limits, &grants.limits);
         let ask = manifest.ask.net.iter().chain(&manifest.ask.http).cloned().collect();
@@ -97,11 +106,13 @@ impl EndpointContext {
             secret_provider,
             kv: kv.zip(grants.kv).filter(|_| manifest.ask.kv),
             log: LogGate::new(limits.log_per_second),
+            log_page: shared.log_book.page(name),
             redactor: Redactor::default(),
             guest_metrics: GuestMetrics::new(name),
             meters,
             limits,
             losses: watch::Sender::new(Losses::default()),
+            openings,
             closing: CancellationToken::new(),
             tasks: shared.tasks.clone(),
         })
@@ -139,6 +150,14 @@ impl EndpointContext {
         self.meters.denied.increment(1);
         if self.log.admit() {
             tracing::warn!(target: "waybill::plugin", transport = %self.name, plugin = %self.plugin, generation = self.generation, "denied: {why}");
+            self.note(None, format!("denied: {why}"));
         }
+    }
+
+    /// Keeps what the host says of the plugin among the plugin's own lines.
+    pub(crate) fn note(&self, instance: Option<u32>, message: String) {
+        let message = cut_owned(into_one_line(message), LOG_MESSAGE_BYTES_MAX);
+        let (generation, fields) = (self.generation, BTreeMap::new());
+        self.log_page.write(Entry { level: "warn", generation, instance, message, fields });
     }
 }

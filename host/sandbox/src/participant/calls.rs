@@ -202,6 +202,7 @@ impl Calls {
             target: "waybill::plugin", participant = %self.endpoint.name, plugin = %context.plugin,
             generation = context.generation, code = %crash.fault.code, reason = %crash.fault.reason, "an instance was lost"
         );
+        context.note(None, format!("an instance was lost: {}: {}", crash.fault.code, crash.fault.reason));
         self.gate.lock().lost(Instant::now(), &crash.fault);
         crash.fault
     }

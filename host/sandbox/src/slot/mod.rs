@@ -43,7 +43,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use metrics::{counter, gauge};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -111,6 +111,8 @@ struct Shared {
     place: RwLock<Place>,
     /// Rung when the place opens.
     opened: Notify,
+    /// Instances of it that were opened.
+    openings: Arc<watch::Sender<u64>>,
     life: Mutex<Life>,
     /// What generations that may come back are started from.
     recipes: Mutex<BTreeMap<u32, Recipe>>,
@@ -145,6 +147,7 @@ impl Slot {
         let name = label(world, &configured);
         let mut life = Life::new(memory.bad(&name));
         let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
+        let openings = Arc::clone(&spec.openings);
         let recipe = Recipe { plugin, spec: EndpointSpec { generation: number, ..spec }, world };
         let (served, opened) = recipe.start().await?;
         life.go_live(number, policy.probation, clock::now());
@@ -155,6 +158,7 @@ impl Slot {
             policy: Mutex::new(policy),
             place: RwLock::new(Place { generation: Arc::clone(&generation), is_open: true }),
             opened: Notify::new(),
+            openings,
             life: Mutex::new(life),
             recipes: Mutex::new(BTreeMap::from([(number, recipe)])),
             switching: AsyncMutex::default(),
@@ -332,6 +336,11 @@ impl Transport for Slot {
 
     async fn health(&self) -> HealthReport {
         self.0.current().served.health().await
+    }
+
+    async fn opened(&self) {
+        // Its sender is its own, so only an opening ends this.
+        let _ended = self.0.openings.subscribe().changed().await;
     }
 
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {

@@ -64,6 +64,17 @@ pub(super) fn swapping() -> CallError {
     CallError { kind: ErrorKind::Unavailable, fault: Fault::new(Code::PLUGIN_SWAPPING, why) }
 }
 
+/// Its generation ended before an instance had the call.
+fn is_untried(error: &CallError) -> bool {
+    error.fault.code == Code::PLUGIN_CLOSED.as_str() && !error.fault.maybe_delivered
+}
+
+/// What waited for a generation that was rolled back: the one that came back has it next, and nothing is held for it.
+fn given_back(count: usize) -> Vec<Outcome> {
+    let why = "the plugin was rolled back before an instance had it";
+    vec![Outcome::Release(Fault::new(Code::PLUGIN_SWAPPING, why)); count]
+}
+
 #[async_trait]
 impl Transport for Pinned {
     fn name(&self) -> &str {
@@ -86,9 +97,13 @@ impl Transport for Pinned {
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let (hold, left) = self.held(timeout).await?;
+        let count = batch.len();
         let result = hold.served.transport()?.send_batch(lane, batch, left, sink).await;
         self.slot.heard(hold.number, result.as_ref().err());
-        result
+        match result {
+            Err(error) if is_untried(&error) && !self.slot.closed.is_cancelled() => Ok(given_back(count)),
+            result => result,
+        }
     }
 
     async fn health(&self) -> HealthReport {

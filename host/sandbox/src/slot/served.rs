@@ -93,6 +93,14 @@ impl Served {
         }
     }
 
+    /// Takes no more calls: what waits for an instance is given back untried, and nothing is opened any more. Calls under way go on.
+    pub fn retire(&self) {
+        match self {
+            Self::Transport(transport) => transport.retire(),
+            Self::Handler(handler) => handler.retire(),
+        }
+    }
+
     /// Tries `open` again where it was refused.
     pub fn reopen(&self) {
         match self {

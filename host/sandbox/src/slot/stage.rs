@@ -112,7 +112,8 @@ impl Slot {
             None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
         };
         let settings = EndpointSettings { name: slot.configured.clone(), ..spec.settings };
-        let spec = EndpointSpec { settings, generation: number, ..spec };
+        let openings = Arc::clone(&slot.openings);
+        let spec = EndpointSpec { settings, generation: number, openings, ..spec };
         let recipe = Recipe { plugin, spec, world: slot.current().recipe.world };
         let mut staged = Staged { slot, number, recipe, force: options.force, served: None, room: None };
         match staged.prepare(options.room_within).await {

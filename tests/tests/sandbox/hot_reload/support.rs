@@ -237,11 +237,16 @@ async fn converse(mut stream: tokio::net::TcpStream, state: Arc<PeerState>) {
 
 /// Sends one message by the transport itself.
 pub async fn send(slot: &Slot, number: u64) -> Result<Vec<Outcome>, CallError> {
+    send_by(slot.serving().unwrap(), number).await
+}
+
+/// The same by a handle, which stays with its generation.
+pub async fn send_by(serving: Arc<dyn Transport>, number: u64) -> Result<Vec<Outcome>, CallError> {
     struct Nobody;
     impl OutcomeSink for Nobody {
         fn settled(&self, _: usize, _: Outcome) {}
     }
-    slot.serving().unwrap().send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
+    serving.send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
 }
 
 fn delivery(number: u64) -> Delivery {
