@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use waybill_core::code::Code;
 
+use super::plugin::served;
 use super::{Context, lists, outbox, stream, transport};
 use crate::client::ClientError;
 use crate::exit::CliError;
@@ -39,6 +40,8 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
         Value::Null => Vec::new(),
         _ => lists::whole(context, &["v1", "relays"], &[]).await?,
     };
+    let plugins = lists::whole(context, &["v1", "plugins"], &[]).await?;
+    let failed_plugins: Vec<String> = plugins.iter().filter_map(served::trouble).collect();
     let rates = match before {
         Some(before) => {
             tokio::time::sleep(SAMPLE.saturating_sub(began.elapsed())).await;
@@ -49,7 +52,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let failed = checks.iter().filter(|check| text(check, "status") == "fail").count();
     match context.format {
         Format::Table => {
-            let sections = Sections { stats, transports, blocked, stuck, inbox, streams, relays };
+            let sections = Sections { stats, transports, failed_plugins, blocked, stuck, inbox, streams, relays };
             screen(context, &checks, rates, &sections)?
         }
         Format::Ids => context.term.line(context.client.url().to_owned().as_str())?,
@@ -60,6 +63,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
                 "per_second": rates.map(|[enqueued, delivered]| json!({ "enqueued": enqueued, "delivered": delivered })),
                 "stats": stats,
                 "transports": transports,
+                "failed_plugins": failed_plugins,
                 "blocked": blocked,
                 "stuck_sagas": stuck,
                 "inbox": inbox,
@@ -84,6 +88,8 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
 struct Sections {
     stats: Vec<Value>,
     transports: Vec<Value>,
+    /// Candidates of plugins that failed, in a line each, as long as nothing better has taken over.
+    failed_plugins: Vec<String>,
     blocked: Vec<Value>,
     stuck: u64,
     /// What waits in the inbox; null = the host has none.
@@ -135,7 +141,7 @@ fn screen(
     rates: Option<[f64; 2]>,
     sections: &Sections,
 ) -> Result<(), CliError> {
-    let Sections { stats, transports, blocked, stuck, inbox, streams, relays } = sections;
+    let Sections { stats, transports, failed_plugins, blocked, stuck, inbox, streams, relays } = sections;
     let bad: Vec<&Value> = checks.iter().filter(|check| text(check, "status") != "ok").collect();
     let ready = !checks.iter().any(|check| text(check, "status") == "fail");
     let sum = |name: &str| stats.iter().filter_map(|row| row.get(name).and_then(Value::as_u64)).sum::<u64>();
@@ -178,6 +184,7 @@ fn screen(
         let found = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
         rows.push(("stuck sagas".to_owned(), found));
     }
+    rows.extend(failed_plugins.iter().map(|failed| ("plugin".to_owned(), failed.clone())));
     output::pairs(context.term, rows)?;
     if !transports.is_empty() {
         context.term.line("")?;
@@ -186,7 +193,7 @@ fn screen(
     if !blocked.is_empty() {
         context.term.line("")?;
         context.term.line(&format!("{} back messages:", number(blocked.len() as u64, "thing holds", "things hold")))?;
-        output::list(context.term, Format::Table, blocked, &outbox::blocked::VIEW)?;
+        output::list(context.term, Format::Table, &outbox::blocked::grouped(blocked), &outbox::blocked::VIEW)?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod host;
 mod inbound;
 mod inbound_configuration;
 mod operations;
+mod plugins;
 mod saga_folder;
 mod sagas;
 mod sending;
