@@ -116,7 +116,7 @@ pub struct BadDigest {
 /// Lines of a plugin's log: what it said itself, and what the host said of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PluginLog {
-    /// Oldest first.
+    /// Those that are kept, oldest first.
     pub items: Vec<PluginLogLine>,
     /// What to ask for as `after` to get what comes behind these.
     pub next: u64,
@@ -147,7 +147,7 @@ pub struct PluginLogLine {
 pub struct PluginLogAsked {
     /// Those behind this number; 0 = all that are kept.
     pub after: u64,
-    /// Most lines.
+    /// Most lines of one answer.
     pub limit: usize,
     /// How long to wait for the first.
     pub wait: Duration,

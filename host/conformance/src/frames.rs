@@ -64,7 +64,7 @@ impl TryFrom<Written> for Length {
 enum Includes {
     #[default]
     Nothing,
-    /// Itself.
+    /// Its own bytes too.
     Length,
     /// Itself and the header.
     All,
@@ -120,7 +120,7 @@ pub(crate) struct BytesRule {
     pub(crate) on: Literal,
     /// Bytes that the frame holds; none = any.
     pub(crate) when: Option<Literal>,
-    /// What is written.
+    /// What is written in answer.
     #[serde(default)]
     pub(crate) send: Reply,
     /// How often the rule holds; none = always.

@@ -6,7 +6,7 @@ use super::{Fate, Loaded, Transport};
 use crate::exit::CliError;
 use crate::term::Term;
 
-/// Between two looks.
+/// Between two looks at what became of it.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Shows what the plugin says and what becomes of it. Goes on until it is dropped, also when the host goes away: the next save

@@ -61,7 +61,7 @@ pub enum Fate {
         until: String,
     },
     Serves,
-    /// Code and reason.
+    /// The host went back to the one before, for this code and reason.
     RolledBack {
         code: String,
         reason: String,

@@ -40,7 +40,7 @@ pub(in crate::commands) const VIEW: View<'_> = View {
     none: "nothing is held back",
 };
 
-/// Code and sentence.
+/// What holds them, as code and sentence.
 fn why(item: &Value) -> String {
     match item.get("code").filter(|code| !code.is_null()) {
         Some(code) => format!("{}: {}", plain(code), text(item, "reason")),

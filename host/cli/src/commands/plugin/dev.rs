@@ -46,7 +46,7 @@ impl Running {
         let component = std::fs::read(file).map_err(CliError::io(format!("reading {}", file.display())))?;
         let path = ["v1", "plugins", &self.name, "component"];
         let force = force.to_string();
-        let handed_over = self.client.put_component(&path, &[("force", &force)], &[], component).await;
+        let handed_over = self.client.put_component(&path, &[("force", force.as_str())], &[], component).await;
         handed_over.map_err(|error| match &error {
             ClientError::Refused(refusal) if refusal.code == Code::PLUGIN_NOT_IN_FOLDER.as_str() => {
                 self.of_another_source(&source, file)

@@ -14,10 +14,10 @@ use crate::output::{self, Format, View, column, instant, text};
 /// Longest that a host is asked to wait for a line, at most half of what an answer may take.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Between two questions.
+/// Between two questions for more.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Which plugin's log.
+/// Whose log, and how much of it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  waybill plugin logs orders\n  waybill plugin logs orders --follow\n  waybill plugin logs participant.stock -o jsonl\n\nThe host keeps the latest lines of each plugin, over its generations; its own log has all of them."
@@ -80,7 +80,12 @@ pub(super) async fn read(
 ) -> Result<Answer, ClientError> {
     let [after, limit, wait] =
         [u128::from(after), u128::from(limit), wait.as_millis()].map(|number| number.to_string());
-    client.get(&["v1", "plugins", name, "log"], &[("after", &after), ("limit", &limit), ("wait_ms", &wait)]).await
+    client
+        .get(
+            &["v1", "plugins", name, "log"],
+            &[("after", after.as_str()), ("limit", limit.as_str()), ("wait_ms", wait.as_str())],
+        )
+        .await
 }
 
 /// How many lines were gone before they were asked for.
