@@ -3,6 +3,7 @@
 //! Every decision runs in a fresh instance with a fixed amount of fuel, so nothing is kept between two of them and the same
 //! arguments get the same answer. What traps, or takes too long, counts as no opinion.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +27,7 @@ use crate::limits::{
     BACKOFF_DELAY_MAX, BACKOFF_FUEL, BACKOFF_TICKS, BACKOFF_VALIDATE_FUEL, FAULT_REASON_BYTES_MAX, HANDLES_MAX,
 };
 use crate::load::{Linked, LoadedPlugin};
+use crate::log_book::LogPage;
 use crate::manifest::World;
 use crate::pure::PureState;
 use crate::text::cut_owned;
@@ -43,6 +45,9 @@ pub struct WasmBackoff {
     memory: Gauge,
     /// Decisions whose instance was lost.
     losses: watch::Sender<Losses>,
+    generation: u32,
+    /// What the host says of it, for who follows it: a policy has nothing to write with.
+    log_page: Arc<LogPage>,
 }
 
 impl std::fmt::Debug for WasmBackoff {
@@ -54,13 +59,18 @@ impl std::fmt::Debug for WasmBackoff {
 impl WasmBackoff {
     /// Checks the configuration by the manifest's schema, then by the policy itself.
     pub async fn start(plugin: LoadedPlugin, name: &str, config: &Value) -> Result<Self, SandboxError> {
-        let policy = Self::new(plugin, name, config)?;
+        let policy = Self::new(plugin, name, config, 1)?;
         policy.validate().await?;
         Ok(policy)
     }
 
     /// Checks the configuration by the manifest's schema only.
-    pub(crate) fn new(plugin: LoadedPlugin, name: &str, config: &Value) -> Result<Self, SandboxError> {
+    pub(crate) fn new(
+        plugin: LoadedPlugin,
+        name: &str,
+        config: &Value,
+        generation: u32,
+    ) -> Result<Self, SandboxError> {
         let manifest = plugin.manifest();
         if manifest.world != World::Backoff {
             let (plugin, found) = (manifest.name.clone(), manifest.world);
@@ -74,8 +84,10 @@ impl WasmBackoff {
             decisions: counter!("waybill_backoff_decisions_total", &labels),
             failures: counter!("waybill_backoff_failures_total", &labels),
             memory: gauge!("waybill_backoff_memory_bytes", &labels),
-            plugin,
             losses: watch::Sender::new(Losses::default()),
+            generation,
+            log_page: plugin.0.sandbox.0.log_book.page(name),
+            plugin,
         })
     }
 
@@ -160,6 +172,8 @@ impl BackoffPolicy for WasmBackoff {
             losses.last = Some(Fault::new(Code::PLUGIN_TRAPPED, cause.clone()));
         });
         tracing::warn!(target: "waybill::plugin", policy = %self.name, %cause, "a retry policy failed; the built-in formula decides");
+        let told = format!("it failed, and the built-in formula decides: {}: {cause}", Code::PLUGIN_TRAPPED);
+        self.log_page.note(self.generation, None, told);
         BackoffDecision::Fallback
     }
 }

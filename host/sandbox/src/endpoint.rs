@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use waybill_core::endpoint::{EndpointSettings, PluginLimits};
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::transport::{CallError, PluginIdentity};
@@ -30,6 +30,8 @@ pub struct EndpointSpec {
     pub generation: u32,
     /// Bounds before ask and grant.
     pub limits: PluginLimits,
+    /// Counts the instances that its lanes opened, over all generations of a slot; a participant and a retry policy have no lanes.
+    pub openings: Arc<watch::Sender<u64>>,
 }
 
 impl EndpointSpec {
@@ -42,6 +44,7 @@ impl EndpointSpec {
             host_id: "unnamed".to_owned(),
             generation: 1,
             limits: PluginLimits::default(),
+            openings: Arc::default(),
         }
     }
 }
@@ -72,7 +75,7 @@ impl Endpoint {
     }
 
     fn unchecked(plugin: LoadedPlugin, world: World, config: String, spec: EndpointSpec) -> Result<Self, SandboxError> {
-        let EndpointSpec { settings, secrets, kv, host_id, generation, limits } = spec;
+        let EndpointSpec { settings, secrets, kv, host_id, generation, limits, openings } = spec;
         let context = EndpointContext::new(ContextParts {
             name: &label(world, &settings.name),
             generation,
@@ -81,6 +84,7 @@ impl Endpoint {
             limits,
             secret_provider: secrets,
             kv,
+            openings,
         })?;
         Ok(Self {
             context: Arc::new(context),

@@ -31,6 +31,7 @@ mod http;
 mod instance;
 pub mod limits;
 mod load;
+mod log_book;
 mod manifest;
 mod meters;
 mod net;

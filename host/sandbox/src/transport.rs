@@ -84,6 +84,11 @@ impl WasmTransport {
         probe_endpoint(&endpoint).await
     }
 
+    /// Takes no more calls; those under way go on.
+    pub(crate) fn retire(&self) {
+        self.lanes.retire();
+    }
+
     /// Tries `open` again on every lane that waits or was refused, e.g. after a secret has changed.
     pub fn reopen(&self) {
         self.lanes.reopen();

@@ -30,6 +30,17 @@ impl PlaceArgs {
     }
 }
 
+/// Where the configuration names the plugin of what the host knows by a name: its section, and the key that names a file of the
+/// plugins folder there.
+pub fn in_configuration(name: &str) -> (String, &'static str) {
+    const PLUGIN: &str = "plugin = \"NAME\"";
+    match name.split_once('.') {
+        Some(("handler", consumer)) => (format!("[consumer.{consumer}]"), "handler = \"fn:NAME\""),
+        Some(_) => (format!("[{name}]"), PLUGIN),
+        None => (format!("[transport.{name}]"), PLUGIN),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -60,5 +71,16 @@ mod tests {
             assert_eq!(name(flags).unwrap().as_deref(), known);
         }
         assert!(name(&["--transport", "orders", "--backoff"]).is_err(), "one at a time");
+    }
+
+    #[test]
+    fn each_name_leads_to_its_section() {
+        let section = |name: &str| in_configuration(name).0;
+        let names = ["orders", "participant.shop", "handler.ship", "outbox.backoff"];
+        assert_eq!(
+            names.map(section),
+            ["[transport.orders]", "[participant.shop]", "[consumer.ship]", "[outbox.backoff]"]
+        );
+        assert_eq!(in_configuration("handler.ship").1, "handler = \"fn:NAME\"");
     }
 }

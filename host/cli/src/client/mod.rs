@@ -168,6 +168,11 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// How long an answer may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Answer, ClientError> {
         self.answer(self.request(Method::GET, path, query)?).await
     }

@@ -50,6 +50,7 @@ pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
                 "stats": sections.stats,
                 "transports": sections.transports,
                 "plugins": sections.plugins,
+                "failed_plugins": sections.failed_plugins,
                 "blocked": sections.blocked,
                 "stuck_sagas": sections.stuck,
                 "inbox": sections.inbox,
@@ -77,6 +78,8 @@ struct Sections {
     transports: Option<Vec<Value>>,
     /// Of participants, handlers, sources and the retry policy.
     plugins: Option<Vec<Value>>,
+    /// Candidates of plugins that failed, in a line each, as long as nothing better has taken over.
+    failed_plugins: Option<Vec<String>>,
     blocked: Option<Vec<Value>>,
     stuck: Option<u64>,
     /// What waits in the inbox; null = the host has none.
@@ -125,7 +128,8 @@ async fn sections(context: &Context<'_>) -> Result<Sections, CliError> {
     let stats = known(&mut unknown, "messages", stats)?;
     let transports = known(&mut unknown, "transports", lists::whole(context, &["v1", "transports"], &[]).await)?;
     let mut plugins = known(&mut unknown, "plugins", lists::whole(context, &["v1", "plugins"], &[]).await)?;
-    // Those of transports stand with them.
+    // Of all of them, before those of transports go, which stand with their transports.
+    let failed_plugins = plugins.as_ref().map(|plugins| plugins.iter().filter_map(served::trouble).collect());
     plugins.iter_mut().for_each(|plugins| plugins.retain(|plugin| text(plugin, "transport").contains('.')));
     let blocked = lists::whole(context, &["v1", "outbox", "blocked"], &[]).await;
     let blocked = known(&mut unknown, "what is held back", blocked)?;
@@ -136,7 +140,7 @@ async fn sections(context: &Context<'_>) -> Result<Sections, CliError> {
         Some(Value::Null) => Some(Vec::new()),
         _ => known(&mut unknown, "relays", lists::whole(context, &["v1", "relays"], &[]).await)?,
     };
-    Ok(Sections { stats, transports, plugins, blocked, stuck, inbox, streams, relays, unknown })
+    Ok(Sections { stats, transports, plugins, failed_plugins, blocked, stuck, inbox, streams, relays, unknown })
 }
 
 /// What was asked, if the host could tell it. That the asker may not see it, or that no host answers, ends the whole.
@@ -219,6 +223,8 @@ fn screen(
         let found = format!("{} (waybill dead list --filter kind=saga)", words(&json!({ "n": stuck }), "n"));
         rows.push(("stuck sagas".to_owned(), found));
     }
+    let failed_plugins = sections.failed_plugins.as_deref().unwrap_or_default();
+    rows.extend(failed_plugins.iter().map(|failed| ("plugin".to_owned(), failed.clone())));
     output::pairs(context.term, rows)?;
     if let Some(transports @ [_, ..]) = sections.transports.as_deref() {
         context.term.line("")?;
@@ -231,7 +237,7 @@ fn screen(
     if let Some(blocked @ [_, ..]) = sections.blocked.as_deref() {
         context.term.line("")?;
         context.term.line(&format!("{} back messages:", number(blocked.len() as u64, "thing holds", "things hold")))?;
-        output::list(context.term, Format::Table, blocked, &outbox::blocked::VIEW)?;
+        output::list(context.term, Format::Table, &outbox::blocked::grouped(blocked), &outbox::blocked::VIEW)?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod inbound;
 mod inbound_configuration;
 mod metrics_page;
 mod operations;
+mod plugins;
 mod saga_folder;
 mod sagas;
 mod sending;

@@ -162,8 +162,8 @@ impl StatusService for Outbox {
                     (CheckStatus::Ok, report.detail.unwrap_or_else(|| "serving".to_owned()))
                 }
                 Ok(report) => {
-                    let detail = format!("{:?}: {}", report.health, report.detail.unwrap_or_default());
-                    (CheckStatus::Warn, detail.to_lowercase())
+                    let word = format!("{:?}", report.health).to_lowercase();
+                    (CheckStatus::Warn, format!("{word}: {}", report.detail.unwrap_or_default()))
                 }
                 Err(_) => (CheckStatus::Warn, format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
             };

@@ -22,6 +22,7 @@ use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
 use super::door::{self, Door};
 use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, SettlementReport};
+use super::openings::Awaited;
 use super::outside::Settler;
 use super::{Context, ShardStatus};
 use crate::commit::{Driven, End, Flight, UnderWay};
@@ -71,6 +72,7 @@ pub(super) struct Actor {
     /// Why the shard is given back to a newer host.
     newer: Option<StoreError>,
     metered_at: Instant,
+    pub awaited: Awaited,
 }
 
 impl Actor {
@@ -98,6 +100,7 @@ impl Actor {
             drainer: None,
             newer: None,
             metered_at: now,
+            awaited: Awaited::default(),
         };
         let live = actor.context.live();
         let paused: Vec<TransportId> = live.iter().map(|(id, _)| id).filter(|id| live.is_paused(*id)).collect();
@@ -204,6 +207,7 @@ impl Actor {
             }
             Mail::Outside(ask) => self.take_outside(*ask, now),
             Mail::RetryHolds(transport) => self.owner.retry_holds(transport, now),
+            Mail::Awaited { transport, opened } => self.awaited(transport, opened),
             Mail::Door => self.door.wake(),
             Mail::DoorSync(reply) if self.is_door_taken_in(now) => {
                 let _gone = reply.send(());

@@ -84,6 +84,7 @@ impl Actor {
     pub(super) fn hold_transport(&mut self, transport: TransportId, fault: &Fault, now: Now) {
         if !self.context.live().is_paused(transport) {
             self.owner.hold(whole(transport), &fault.code, &fault.reason, fault.after, now);
+            self.await_opening(transport, fault);
         }
     }
 }

@@ -27,6 +27,7 @@ mod fate;
 mod flight;
 mod mail;
 mod mine;
+mod openings;
 mod outside;
 mod prepare;
 mod query;

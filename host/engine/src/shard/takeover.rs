@@ -117,7 +117,7 @@ impl Supervised for OutboxShard {
                 let _gone = reply.send(());
             }
             // What they ask for needs an owner; a pause is seen by the next one.
-            Mail::Pause { .. } | Mail::RetryHolds(_) | Mail::Door | Mail::DoorSync(_) => {}
+            Mail::Pause { .. } | Mail::RetryHolds(_) | Mail::Awaited { .. } | Mail::Door | Mail::DoorSync(_) => {}
             Mail::Claim { .. } | Mail::ExpectWorkers(_) | Mail::Query(_) => {}
         }
         ControlFlow::Continue(())

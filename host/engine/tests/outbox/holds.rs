@@ -4,8 +4,8 @@ use waybill_api::transports::Breaker;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::service::MessageState;
-use waybill_core::port::transport::{ErrorKind, Fault, Outcome};
-use waybill_testkit::fake_transport::{Answer, ack, blocked, retryable};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome};
+use waybill_testkit::fake_transport::{Answer, End, ack, blocked, retryable};
 
 use crate::support::*;
 
@@ -136,6 +136,37 @@ async fn a_transport_that_is_away_is_held_as_a_whole_and_burns_no_attempt() {
     host.until_done(&ids).await;
     assert_eq!(host.outbox.transports().await[0].breaker, Breaker::Closed);
     assert!(world.main.log().sent.iter().all(|sent| sent.attempt == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_has_opened_is_waited_for_no_longer() {
+    let world = World::new();
+    world.main.answer(|_| Answer::failing(ErrorKind::Unavailable, "NET.REFUSED"));
+    let host = world.start().await;
+    let ids = host.send((0..20).map(|index| message(&index.to_string()))).await;
+    // By now it is tried once a minute.
+    pass(seconds(300)).await;
+    world.main.tell(|_| ack());
+    let before = world.clock.wall();
+    world.main.open();
+    host.until_done(&ids).await;
+    assert!(world.clock.wall().since(before) < seconds(2), "it took until {}", world.clock.wall());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_asked_for_time_gets_it_though_it_opens() {
+    let world = World::new();
+    world.main.answer(|_| {
+        let fault = Fault { after: Some(seconds(120)), ..Fault::new("PEER.BUSY", "come back later") };
+        Answer::ending(End::Failed(CallError { kind: ErrorKind::Throttled, fault }))
+    });
+    let host = world.start().await;
+    host.send_one(message("a")).await;
+    world.main.until_sent(1).await;
+    pass(seconds(1)).await;
+    world.main.open();
+    pass(seconds(60)).await;
+    assert_eq!(world.main.calls(), 1);
 }
 
 #[tokio::test(start_paused = true)]

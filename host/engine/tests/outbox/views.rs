@@ -156,10 +156,10 @@ async fn readiness_names_what_is_wrong() {
     assert_eq!(check("dead letters").await.unwrap().status, CheckStatus::Ok);
     host.send(["a", "b"].map(message)).await;
     eventually("the alert", async || check("dead letters").await.unwrap().status == CheckStatus::Warn).await;
-    world.main.set_health(waybill_core::port::transport::Health::Down, Some("no instance"));
+    world.main.set_health(waybill_core::port::transport::Health::Down, Some("MQTT.CONNECT: no instance"));
     let transport = check("transport main").await.unwrap();
     assert_eq!(transport.status, CheckStatus::Warn);
-    assert!(transport.detail.contains("no instance"));
+    assert_eq!(transport.detail, "down: MQTT.CONNECT: no instance");
     host.engine.begin_drain();
     assert_eq!(check("drain").await.unwrap().status, CheckStatus::Fail);
     host.drain().await;

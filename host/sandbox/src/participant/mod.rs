@@ -160,6 +160,11 @@ impl WasmParticipant {
         self.calls.endpoint.context.losses.subscribe()
     }
 
+    /// Takes no more calls; those under way go on.
+    pub(crate) fn retire(&self) {
+        self.calls.retire();
+    }
+
     /// Lets the next call try at once what was refused or held by the breaker, e.g. after a secret has changed.
     pub fn reopen(&self) {
         self.calls.gate.lock().reopen(Instant::now());

@@ -49,7 +49,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use metrics::{counter, gauge};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -120,6 +120,8 @@ struct Shared {
     place: RwLock<Place>,
     /// Rung when the place opens.
     opened: Notify,
+    /// Instances that its lanes opened.
+    openings: Arc<watch::Sender<u64>>,
     life: Mutex<Life>,
     /// What generations that may come back are started from.
     recipes: Mutex<BTreeMap<u32, Recipe>>,
@@ -156,6 +158,7 @@ impl Slot {
         let name = label(world, &configured);
         let mut life = Life::new(memory.bad(&name));
         let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
+        let openings = Arc::clone(&spec.openings);
         let recipe = Recipe::new(plugin, EndpointSpec { generation: number, ..spec }, world).await?;
         let (served, opened) = recipe.start().await?;
         life.go_live(number, policy.probation, clock::now());
@@ -166,6 +169,7 @@ impl Slot {
             policy: Mutex::new(policy),
             place: RwLock::new(Place { generation: Arc::clone(&generation), is_open: true }),
             opened: Notify::new(),
+            openings,
             life: Mutex::new(life),
             recipes: Mutex::new(BTreeMap::from([(number, recipe)])),
             switching: AsyncMutex::default(),
@@ -349,6 +353,11 @@ impl Transport for Slot {
 
     async fn health(&self) -> HealthReport {
         self.0.current().served.health().await
+    }
+
+    async fn opened(&self) {
+        // Its sender is its own, so only an opening ends this.
+        let _ended = self.0.openings.subscribe().changed().await;
     }
 
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {

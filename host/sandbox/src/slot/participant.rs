@@ -11,7 +11,7 @@ use waybill_core::port::participant::{Answered, Participant, StepContext, StepDo
 use waybill_core::port::transport::{CallError, HealthReport, PluginIdentity};
 
 use super::Slot;
-use super::pinned::Pinned;
+use super::pinned::{Pinned, is_untried, rolled_back};
 use crate::participant::StepAnswer;
 
 /// A participant whose plugin can be replaced: a call under way ends on the generation that it began on. Cheap to clone.
@@ -28,6 +28,18 @@ impl Deref for ParticipantSlot {
 impl ParticipantSlot {
     fn pinned(&self) -> Pinned {
         Pinned::new(Arc::clone(&self.0.0))
+    }
+
+    /// What a call on a generation came to, which is noted. What waited for one that was rolled back goes to the one that came back.
+    fn answered<T>(&self, number: u32, by: PluginIdentity, answer: StepAnswer<T>) -> Answered<T> {
+        self.heard(number, &answer);
+        let result = match answer.result {
+            Err(StepError::Release(fault)) if is_untried(&fault) && !self.0.0.closed.is_cancelled() => {
+                Err(StepError::Release(rolled_back()))
+            }
+            result => result,
+        };
+        Answered { by, result }
     }
 
     /// Notes what a call on a generation came to.
@@ -74,8 +86,7 @@ impl Participant for ParticipantSlot {
             Ok(participant) => participant.ask_to_execute(name, context, input, left).await,
             Err(error) => return not_asked(by, error),
         };
-        self.heard(hold.number, &answer);
-        Answered { by, result: answer.result }
+        self.answered(hold.number, by, answer)
     }
 
     async fn compensate(
@@ -96,8 +107,7 @@ impl Participant for ParticipantSlot {
             Ok(participant) => participant.ask_to_compensate(name, context, input, output, left).await,
             Err(error) => return not_asked(by, error),
         };
-        self.heard(hold.number, &answer);
-        Answered { by, result: answer.result }
+        self.answered(hold.number, by, answer)
     }
 
     fn health(&self) -> HealthReport {

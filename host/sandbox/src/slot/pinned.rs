@@ -69,6 +69,16 @@ pub(super) fn swapping() -> CallError {
     CallError { kind: ErrorKind::Unavailable, fault: Fault::new(Code::PLUGIN_SWAPPING, why) }
 }
 
+/// Its generation ended before an instance had the call.
+pub(super) fn is_untried(fault: &Fault) -> bool {
+    fault.code == Code::PLUGIN_CLOSED.as_str() && !fault.maybe_delivered
+}
+
+/// Why what waited for a generation that was rolled back is given back: the one that came back has it next, and nothing is held for it.
+pub(super) fn rolled_back() -> Fault {
+    Fault::new(Code::PLUGIN_SWAPPING, "the plugin was rolled back before an instance had it")
+}
+
 #[async_trait]
 impl Transport for Pinned {
     fn name(&self) -> &str {
@@ -91,9 +101,15 @@ impl Transport for Pinned {
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let (hold, left) = self.held(timeout).await?;
+        let count = batch.len();
         let result = hold.served.transport()?.send_batch(lane, batch, left, sink).await;
         self.slot.heard(hold.number, result.as_ref().err());
-        result
+        match result {
+            Err(error) if is_untried(&error.fault) && !self.slot.closed.is_cancelled() => {
+                Ok(vec![Outcome::Release(rolled_back()); count])
+            }
+            result => result,
+        }
     }
 
     async fn health(&self) -> HealthReport {

@@ -89,7 +89,7 @@ impl Recipe {
 
     fn policy(&self) -> Result<WasmBackoff, SandboxError> {
         let settings = &self.spec.settings;
-        WasmBackoff::new(self.plugin.clone(), &settings.name, &settings.config)
+        WasmBackoff::new(self.plugin.clone(), &settings.name, &settings.config, self.spec.generation)
     }
 
     fn identity(&self) -> PluginIdentity {
@@ -152,6 +152,17 @@ impl Served {
             Self::Handler(handler) => handler.losses(),
             Self::Participant(participant) => participant.losses(),
             Self::Policy(policy, _) => policy.losses(),
+        }
+    }
+
+    /// Takes no more calls: what waits for an instance is given back untried, and nothing is opened any more. Calls under way go on.
+    pub fn retire(&self) {
+        match self {
+            Self::Transport(transport) => transport.retire(),
+            Self::Handler(handler) => handler.retire(),
+            Self::Participant(participant) => participant.retire(),
+            // A decision that was begun comes to its end, and nothing waits for an instance.
+            Self::Policy(..) => {}
         }
     }
 

@@ -114,7 +114,8 @@ impl Slot {
             None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
         };
         let settings = EndpointSettings { name: slot.configured.clone(), ..spec.settings };
-        let spec = EndpointSpec { settings, generation: number, ..spec };
+        let openings = Arc::clone(&slot.openings);
+        let spec = EndpointSpec { settings, generation: number, openings, ..spec };
         let world = slot.current().recipe.world;
         let recipe = Recipe::new(plugin, spec, world).await.map_err(SwapError::from);
         let recipe = recipe.inspect_err(|error| slot.refused(number, error))?;

@@ -120,6 +120,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(plugins::reload))
         .routes(routes!(plugins::roll_back))
         .routes(routes!(plugins::upload))
+        .routes(routes!(plugins::log))
         .routes(routes!(system::audit))
         .routes(routes!(system::whoami))
         .routes(routes!(system::welcome))

@@ -35,11 +35,7 @@ use crate::problem::Problem;
 pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: ClaimBody = body::json(&app, request).await?;
     worker(&asked.worker_id)?;
-    let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
-    if wait > CLAIM_WAIT_MAX {
-        let most = CLAIM_WAIT_MAX.as_millis();
-        return Err(Problem::invalid(format!("wait_ms is {}: take up to {most}", wait.as_millis())).at("wait_ms"));
-    }
+    let wait = within(asked.wait_ms.unwrap_or(0), CLAIM_WAIT_MAX)?;
     let (place, within) = waiting(&app, &caller, wait);
     let topic = asked.topic.map(|text| Pattern::parse(&text)).transpose();
     let request = ClaimRequest {
@@ -60,8 +56,18 @@ pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Reque
     Ok(answer)
 }
 
-/// How long a claim may wait of what it asked for, and its place meanwhile.
-fn waiting(app: &App, caller: &Caller, wait: Duration) -> (Option<Place>, Duration) {
+/// A wait that is asked for.
+pub(super) fn within(wait_ms: u64, most: Duration) -> Result<Duration, Problem> {
+    let wait = Duration::from_millis(wait_ms);
+    if wait > most {
+        let most = most.as_millis();
+        return Err(Problem::invalid(format!("wait_ms is {wait_ms}: take up to {most}")).at("wait_ms"));
+    }
+    Ok(wait)
+}
+
+/// How long a caller may wait of what it asked for, and its place meanwhile.
+pub(super) fn waiting(app: &App, caller: &Caller, wait: Duration) -> (Option<Place>, Duration) {
     if wait.is_zero() {
         return (None, wait);
     }

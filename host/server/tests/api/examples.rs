@@ -225,6 +225,10 @@ async fn others(host: &InMemoryHost, path: &str, tenant: &str) -> Example {
             }
             about("")
         }
+        "/v1/plugins/{name}/log" => {
+            host.plugins.writes("http", "warn", "the peer closed the connection", &[("peer", "127.0.0.1:9")]);
+            about("")
+        }
         "/v1/plugins/{name}/component" => saying("", format!("\0asm{}", ulid::Ulid::new())),
         _ => about(""),
     }

@@ -122,6 +122,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/plugins/{name}/reload",
         "POST /v1/plugins/{name}/rollback",
         "PUT /v1/plugins/{name}/component",
+        "GET /v1/plugins/{name}/log",
         "POST /v1/config/reload",
         "GET /v1/audit",
         "GET /v1/whoami",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use waybill_api::plugins::PluginLogLine;
 use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
 use waybill_core::ids::Tenant;
 use waybill_core::port::participant::{Answered, Direction, Participant, StepContext, StepDone, StepError};
@@ -118,6 +119,9 @@ async fn one_that_traps_in_its_probation_is_rolled_back_and_is_not_taken_again()
     let life = slot.life();
     let failed = life.records().find(|record| record.number == 2).unwrap();
     assert_eq!(failed.why.as_ref().unwrap().code, "PLUGIN.PROBATION_FAILED");
+    let log = place.log(SHOP).await;
+    let lost = |line: &&PluginLogLine| line.generation == 2 && line.message.contains("an instance was lost: PLUGIN.TRAPPED");
+    assert!(log.iter().filter(lost).count() >= 3, "{log:?}");
     let again = place.fleet.reload(SHOP, Reload::default()).await.unwrap_err();
     assert_eq!(again.code().as_str(), "PLUGIN.REMEMBERED_BAD");
 
@@ -138,6 +142,33 @@ async fn one_that_traps_in_its_probation_is_rolled_back_and_is_not_taken_again()
     let spec = spec(&again, SlotPolicy::default());
     let loaded = again.fleet.load_for_start(World::Participant, "shop", &spec.source, None).await.unwrap();
     assert!(loaded.fallback.is_some() && loaded.plugin.manifest().version == "1.0.0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_waited_for_a_participant_that_is_rolled_back_are_given_back_untried() {
+    let place = Place::new(Trust::default());
+    place.put(&steps(guests::SERVES_STEPS, "1.0.0"));
+    let mut spec = spec(&place, SlotPolicy::default());
+    spec.endpoint.settings.instances = 1;
+    let loaded = place.fleet.load_for_start(World::Participant, "shop", &spec.source, None).await.unwrap();
+    let (slot, opened) = place.fleet.start_participant(spec, loaded).await.unwrap();
+    opened.unwrap();
+    place.put(&steps(guests::SERVES_STEPS, "2.0.0"));
+    place.fleet.reload(SHOP, Reload::default()).await.unwrap();
+    // The first has the only instance, which is warm; the others wait for it.
+    let mut under_way = Box::pin(execute(&slot, "sleep", json!(1_000)));
+    let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(execute(&slot, "tell", json!(1)))).collect();
+    for call in std::iter::once(&mut under_way).chain(&mut waiting) {
+        assert!(futures::poll!(call).is_pending());
+    }
+    place.fleet.roll_back(SHOP, "it does worse").await.unwrap();
+    for waited in futures::future::join_all(waiting).await {
+        let error = waited.result.unwrap_err();
+        assert!(matches!(&error, StepError::Release(fault) if fault.code == "PLUGIN.SWAPPING"), "{error:?}");
+    }
+    let ended = under_way.await;
+    assert!(ended.result.is_ok() && ended.by.version == "2.0.0", "{ended:?}");
+    assert_eq!(execute(&slot, "tell", json!(1)).await.by.version, "1.0.0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

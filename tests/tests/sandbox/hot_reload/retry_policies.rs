@@ -74,6 +74,9 @@ async fn the_next_decision_is_that_of_the_policy_that_serves_and_one_that_traps_
     };
     tokio::time::timeout(PATIENCE, back).await.expect("it is rolled back");
     assert_eq!(decide(&slot).await, first);
+    let log = place.log(POLICY).await;
+    let said = log.iter().find(|line| line.message.contains("the built-in formula decides: PLUGIN.TRAPPED: "));
+    assert!(said.is_some_and(|line| (line.generation, line.level.as_str()) == (3, "warn")), "{log:?}");
 
     place.fleet.roll_back(POLICY, "there is nothing further back").await.unwrap_err();
     place.put(&good("4.0.0"));

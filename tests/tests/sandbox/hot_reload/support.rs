@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
+use waybill_api::plugins::{PluginLogAsked, PluginLogLine, PluginService as _};
 use waybill_core::annotations::Annotations;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
@@ -106,6 +107,12 @@ pub struct Place {
 impl Place {
     pub fn new(trust: Trust) -> Self {
         Self::in_folder(tempfile::tempdir().unwrap(), trust)
+    }
+
+    /// What is kept of a plugin's log.
+    pub async fn log(&self, name: &str) -> Vec<PluginLogLine> {
+        let asked = PluginLogAsked { limit: usize::MAX, ..PluginLogAsked::default() };
+        self.fleet.log(name, asked).await.unwrap().items
     }
 
     /// Over what another host left there.
@@ -237,11 +244,16 @@ async fn converse(mut stream: tokio::net::TcpStream, state: Arc<PeerState>) {
 
 /// Sends one message by the transport itself.
 pub async fn send(slot: &Slot, number: u64) -> Result<Vec<Outcome>, CallError> {
+    send_by(slot.serving().unwrap(), number).await
+}
+
+/// The same by a handle, which stays with its generation.
+pub async fn send_by(serving: Arc<dyn Transport>, number: u64) -> Result<Vec<Outcome>, CallError> {
     struct Nobody;
     impl OutcomeSink for Nobody {
         fn settled(&self, _: usize, _: Outcome) {}
     }
-    slot.serving().unwrap().send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
+    serving.send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
 }
 
 fn delivery(number: u64) -> Delivery {

@@ -11,6 +11,7 @@ use crate::author::sandbox::{self, Cache};
 use crate::config::Config;
 use crate::data;
 use crate::exit::CliError;
+use crate::output::safe;
 use crate::plugins::{self, PreparedParticipant, prepare_participant};
 use crate::serve::compose;
 use crate::setup::{self, ConfigArgs};
@@ -52,7 +53,7 @@ pub(super) async fn run(args: &Call, global: &Global, term: &mut Term) -> Result
 }
 
 /// The participant of an `fn:` address.
-async fn from_configuration(args: &Call, term: &Term) -> Result<Callee, CliError> {
+async fn from_configuration(args: &Call, term: &mut Term) -> Result<Callee, CliError> {
     let Call { call, config } = args;
     let only_with_path = [
         (call.step.is_some(), "STEP"),
@@ -67,6 +68,8 @@ async fn from_configuration(args: &Call, term: &Term) -> Result<Callee, CliError
         ));
     }
     let address = StepAddress::parse(&call.target).map_err(|error| of_lookup(error.into()))?;
+    // A running host, which may have another one, isn't asked.
+    term.say(&format!("configuration: {}", safe(&setup::place(config, term))));
     let config = setup::configuration(config, Vec::new(), term)?;
     let options = FleetOptions {
         trust: plugins::trust(&config.plugins),

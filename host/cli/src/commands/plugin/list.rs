@@ -60,5 +60,9 @@ async fn of_host(context: &mut Context<'_>) -> Result<(), CliError> {
             ));
         }
     }
-    output::list(context.term, context.format, &items, &served::VIEW)
+    output::list(context.term, context.format, &items, &served::VIEW)?;
+    if context.format == Format::Table {
+        items.iter().filter_map(served::trouble).for_each(|trouble| context.term.say(&trouble));
+    }
+    Ok(())
 }

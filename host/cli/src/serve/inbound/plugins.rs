@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_api::plugins::{
-    Generation, PluginChanged, PluginReload, PluginService, PluginUpload, Plugins, TransportPlugin,
+    Generation, PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload, Plugins,
+    TransportPlugin,
 };
 use waybill_core::code::Code;
 use waybill_core::port::plugins::PluginsError;
@@ -89,6 +90,11 @@ impl PluginService for HostPlugins {
         plugins
     }
 
+    async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {
+        // Sources write into the same book.
+        PluginService::log(&self.fleet, name, asked).await
+    }
+
     async fn reload(&self, name: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
         match self.source(name)? {
             Some(source) => {
@@ -150,6 +156,7 @@ fn view(source: &ConfiguredSource) -> TransportPlugin {
         previous: None,
         probation: None,
         refused: None,
+        rolled_back: None,
         bad: Vec::new(),
         fallback: None,
     }
