@@ -240,9 +240,9 @@ pub(crate) fn one_line(error: &wasmtime::Error) -> String {
 mod tests {
     use super::*;
 
-    /// Codes of the load path that no request is answered with: defects of the host itself, which its log explains, keys of the
-    /// configuration, and what is found at a start only.
-    const UNANSWERED: [Code; 4] = [Code::PLUGIN_ENGINE, Code::PLUGIN_CACHE, Code::PLUGIN_KEY, Code::PLUGIN_STEPS];
+    /// Codes of the load path that no request is answered with: defects of the host itself, which its log explains, and keys of the
+    /// configuration.
+    const UNANSWERED: [Code; 3] = [Code::PLUGIN_ENGINE, Code::PLUGIN_CACHE, Code::PLUGIN_KEY];
 
     #[test]
     fn every_code_of_the_load_path_is_answered_as_itself() {
