@@ -146,7 +146,7 @@ pub trait StatusService: Send + Sync + 'static {
     async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
     /// What holds messages back.
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
-    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError>;
+    async fn audit(&self, tenant: Option<&Tenant>, filter: &str, limit: usize) -> Result<Vec<AuditView>, ServiceError>;
     /// Checks for `/readyz`; ready when none fails.
     async fn ready(&self) -> Vec<Check>;
 }

@@ -5,6 +5,7 @@
 
 pub mod annotation;
 pub mod annotations;
+pub mod audit_filter;
 pub mod backoff;
 pub mod code;
 pub mod commit;
@@ -24,6 +25,7 @@ pub mod outbox;
 pub mod port;
 pub mod route;
 pub mod saga;
+pub mod seq_json;
 pub mod step_address;
 pub mod streams;
 pub mod suggest;

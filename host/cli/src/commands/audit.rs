@@ -26,7 +26,7 @@ pub enum Audit {
 /// Latest events.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill audit list\n  waybill audit list --limit 500 -o jsonl\n  waybill audit tail -f"
+    after_help = "Examples:\n  waybill audit list\n  waybill audit list --filter 'actor=ann kind=Message* since=2026-12-01'\n  waybill audit list --limit 500 -o jsonl\n  waybill audit tail -f\n\nConditions: actor, kind, object with = and * as a wildcard; since and until with an instant; age with > or <."
 )]
 pub struct List {
     /// Most events, up to 1,000
@@ -35,6 +35,9 @@ pub struct List {
     /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
+    /// Conditions: who (actor), what (kind), to what (object), when (since, until, age)
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
     /// Go on with what comes
     #[arg(short, long)]
     pub follow: bool,
@@ -50,7 +53,7 @@ const VIEW: View<'_> = View {
         column("DETAIL", |item| text(item, "detail")),
     ],
     id: |item| text(item, "object"),
-    none: "the audit trail is empty",
+    none: "nothing in the audit trail matches",
 };
 
 /// Writes the latest events, oldest first.
@@ -58,7 +61,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
     let Audit::List(args) = command;
     let limit = args.limit.to_string();
     let mut query = lists::tenant_query(args.tenant.as_deref());
-    query.push(("limit", &limit));
+    query.extend([("limit", limit.as_str()), ("filter", &args.filter)]);
     let mut items = lists::whole(context, &["v1", "audit"], &query).await?;
     items.reverse();
     output::list(context.term, context.format, &items, &VIEW)?;
@@ -69,7 +72,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
 async fn follow(args: &List, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
     let mut seen: BTreeSet<String> = shown.iter().map(Value::to_string).collect();
     let mut query = lists::tenant_query(args.tenant.as_deref());
-    query.push(("limit", FOLLOW_LIMIT));
+    query.extend([("limit", FOLLOW_LIMIT), ("filter", &args.filter)]);
     let format = context.format.followed();
     let mut latest = shown.last().and_then(|item| item.get("at")).cloned();
     loop {

@@ -11,15 +11,15 @@ use crate::output::{self, View, column, plugin, text, words};
 /// Transports.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill transport list\n  waybill transport pause orders-nats\n  waybill transport resume orders-nats\n  waybill transport provision orders-nats --dry-run"
+    after_help = "Examples:\n  waybill transport list\n  waybill transport pause orders-nats --reason 'broker is being moved'\n  waybill transport resume orders-nats\n  waybill transport provision orders-nats --dry-run"
 )]
 pub enum Transport {
     /// All, with plugin, breaker and health
     List,
     /// Stop sending through it; messages wait
-    Pause(Name),
+    Pause(Act),
     /// Go on sending
-    Resume(Name),
+    Resume(Act),
     /// Ask it how it is, and try its held destinations again now
     Probe(Name),
     /// Create what is missing at its peer: streams, queues, topics
@@ -34,6 +34,16 @@ pub enum Transport {
 pub struct Name {
     /// Its name in the configuration
     pub name: String,
+}
+
+/// Which transport, and why.
+#[derive(Debug, Args)]
+pub struct Act {
+    #[command(flatten)]
+    pub name: Name,
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 /// How transports are listed.
@@ -56,17 +66,18 @@ pub(super) const VIEW: View<'_> = View {
 
 /// Runs one of them.
 pub(super) async fn run(command: &Transport, context: &mut Context<'_>) -> Result<(), CliError> {
-    let (name, act, report) = match command {
+    let (name, act, report, reason) = match command {
         Transport::List => {
             let items = lists::whole(context, &["v1", "transports"], &[]).await?;
             return output::list(context.term, context.format, &items, &VIEW);
         }
-        Transport::Pause(name) => (&name.name, "pause", "is paused: its messages wait"),
-        Transport::Resume(name) => (&name.name, "resume", "goes on sending"),
-        Transport::Probe(name) => (&name.name, "probe", "was asked, and held destinations are tried again"),
+        Transport::Pause(act) => (&act.name.name, "pause", "is paused: its messages wait", &act.reason),
+        Transport::Resume(act) => (&act.name.name, "resume", "goes on sending", &act.reason),
+        Transport::Probe(name) => (&name.name, "probe", "was asked, and held destinations are tried again", &None),
         Transport::Provision(args) => return provision::run("transports", args, context).await,
     };
-    let answer = context.client.post(&["v1", "transports", name, act], &[], &json!({})).await?;
+    let body = reason.as_deref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+    let answer = context.client.post(&["v1", "transports", name, act], &[], &body).await?;
     answer.need("name", Value::as_str)?;
     context.term.say(&format!("{name} {report}"));
     output::listed(context.term, context.format, &answer.text, &answer.body, &VIEW)

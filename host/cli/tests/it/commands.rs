@@ -24,7 +24,7 @@ fn snapshot(name: &str, done: &Done) {
         // Ids that the host made, and places in its order.
         (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "ID"),
         (r"seq \d+", "seq SEQ"),
-        (r#""seq":\d+"#, r#""seq":SEQ"#),
+        (r#""seq":"\d+""#, r#""seq":"SEQ""#),
     ];
     insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "snapshots/commands", omit_expression => true, filters => filters }, {
         insta::assert_snapshot!(name, done.all());

@@ -11,6 +11,7 @@ mod documents;
 mod exposure;
 mod fake_inbound;
 mod fake_streams;
+mod filters;
 mod help;
 mod host;
 mod inbound;

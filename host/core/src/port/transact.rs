@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
+use crate::audit_filter::AuditFilter;
 use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
@@ -95,9 +96,10 @@ pub enum OperationState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: String,
-    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`; on messages
+    /// `cancel_messages` or `reschedule_messages`.
     pub kind: String,
-    /// The filter as given; it selects what died, or which sagas started, before `created_at`.
+    /// The filter as given; it selects what died, was enqueued, or which sagas started, before `created_at`.
     pub filter: String,
     /// Of a `retry`: from which step.
     #[serde(default)]
@@ -105,6 +107,9 @@ pub struct Operation {
     /// Of a `retry`: which way stuck sagas go on.
     #[serde(default)]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: when they go.
+    #[serde(default)]
+    pub not_before: Option<UnixMillis>,
     /// Tenant it is confined to; none = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -215,8 +220,13 @@ pub trait TransactStore: Send + Sync + 'static {
     async fn paused(&self) -> Result<Vec<String>, StoreError>;
     /// Appends to the audit trail.
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError>;
-    /// Latest audit events, newest first.
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError>;
+    /// Latest audit events that match, newest first. It looks at a bounded number of them.
+    async fn audit_tail(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<Vec<AuditEvent>, StoreError>;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
@@ -133,8 +134,13 @@ impl TransactStore for Bounded<dyn TransactStore> {
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         within!(self.audit(event))
     }
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
-        within!(self.audit_tail(tenant, limit))
+    async fn audit_tail(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        within!(self.audit_tail(tenant, filter, limit))
     }
 }
 

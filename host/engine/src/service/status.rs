@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
 use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats, StatusService};
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::owner::{HeldKey, HoldInfo, WaitKind};
@@ -91,8 +92,9 @@ impl StatusService for Outbox {
             .collect())
     }
 
-    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError> {
-        let events = self.context.stores.transact.audit_tail(tenant, limit).await?;
+    async fn audit(&self, tenant: Option<&Tenant>, filter: &str, limit: usize) -> Result<Vec<AuditView>, ServiceError> {
+        let filter = AuditFilter::parse(filter, self.now())?;
+        let events = self.context.stores.transact.audit_tail(tenant, &filter, limit).await?;
         Ok(events.into_iter().map(AuditView::from).collect())
     }
 

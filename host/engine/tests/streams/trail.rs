@@ -18,7 +18,7 @@ fn seek(upto: u64) -> SeekRequest {
 }
 
 async fn trail(host: &Host) -> Vec<AuditView> {
-    let mut events = host.outbox.audit(None, 100).await.unwrap();
+    let mut events = host.outbox.audit(None, "", 100).await.unwrap();
     events.reverse();
     events
 }

@@ -40,7 +40,8 @@ pub(crate) struct DeadQuery {
 pub(crate) struct ListQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`. Of dead letters also
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* age>1h
+    /// since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes. Of dead letters also
     /// `kind=message`, `kind=saga`, `kind=inbox`, `kind=event`, of stuck sagas `definition=order step=charge`, of received messages
     /// `consumer=ship source=shop context=sales`, and of events `relay=bus`.
     #[serde(default)]
@@ -151,6 +152,21 @@ pub(crate) struct FilterQuery {
 pub(crate) struct TailQuery {
     /// Only this tenant's; a credential of several has to name one.
     pub tenant: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Which events of the audit trail.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditQuery {
+    /// Only this tenant's; a credential of several has to name one.
+    pub tenant: Option<String>,
+    /// Conditions that all hold: `actor=ann kind=Message* object=order-17 since=2026-12-01T14:00:00Z until=2026-12-02 age<1h`.
+    #[serde(default)]
+    pub filter: String,
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,

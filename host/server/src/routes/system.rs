@@ -8,11 +8,11 @@ use waybill_api::list::List;
 use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, WhoAmI};
 use waybill_core::code::Code;
 
-use super::query::{NoQuery, TailQuery, page, query};
+use super::query::{AuditQuery, NoQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
 use crate::auth::{Permission, Tenants};
-use crate::caller::Caller;
+use crate::caller::{Caller, bounded};
 use crate::codes::{self, ErrorPage};
 use crate::limits::PROBE_TIMEOUT;
 use crate::openapi::Problems;
@@ -22,14 +22,15 @@ use crate::scrape;
 /// Show the audit trail
 ///
 /// Newest first.
-#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(TailQuery),
+#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(AuditQuery),
     responses((status = 200, description = "The latest events.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
-    let asked: TailQuery = query(&uri)?;
+    let asked: AuditQuery = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    ok(&List::whole(app.service.audit(tenant.as_ref(), limit).await?))
+    bounded(&asked.filter)?;
+    ok(&List::whole(app.service.audit(tenant.as_ref(), &asked.filter, limit).await?))
 }
 
 /// Tell who the caller is

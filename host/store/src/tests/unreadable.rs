@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::idempotency::{Act, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{HoldToken, IdempotencyKey, MessageId, RequestHash, Tenant};
 use waybill_core::outbox::filter::Filter;
@@ -125,7 +126,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.definitions(None, None, 100),
         store.operations(None, 100),
         store.running_operations(),
-        store.audit_tail(None, 100),
+        store.audit_tail(None, &AuditFilter::default(), 100),
         store.entries(None, &EntryFilter::default(), UnixMillis(1), None, 100),
         store.keys("scope", "good", None, 100),
     );

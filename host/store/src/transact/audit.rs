@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ulid::Ulid;
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::AuditEvent;
@@ -31,23 +32,36 @@ pub async fn append(store: &SurrealStore, event: &AuditEvent) -> Result<(), Stor
     finish(transaction, worked).await
 }
 
-/// Latest events, newest first.
-pub async fn tail(store: &SurrealStore, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
+/// Latest events that match, newest first.
+pub async fn tail(
+    store: &SurrealStore,
+    tenant: Option<&Tenant>,
+    filter: &AuditFilter,
+    limit: usize,
+) -> Result<Vec<AuditEvent>, StoreError> {
     let transaction = store.begin(false).await?;
     let (mut events, mut spoilt) = (Vec::new(), Spoilt::default());
-    let mut until = Bound::Included(key([int(i64::MAX)]));
+    // Keys begin with the instant: nothing outside of the span is read.
+    let from = Bound::Included(key([number(filter.after.map_or(0, |after| after.0))]));
+    let mut until = match filter.before {
+        Some(before) => Bound::Excluded(key([number(before.0)])),
+        None => Bound::Included(key([int(i64::MAX)])),
+    };
     let mut reads = 0;
     while events.len() < limit && reads < READS_MAX {
-        let rows =
-            transaction.scan_back(AUDIT, Bound::Included(key([int(0)])), until, PAGE).await.map_err(store_error)?;
+        let rows = transaction.scan_back(AUDIT, from.clone(), until, PAGE).await.map_err(store_error)?;
         let Some(last) = rows.last() else { break };
         until = Bound::Excluded(last.key.clone());
         reads += rows.len();
         let wanted = rows
             .into_iter()
             .filter(|row| tenant.is_none_or(|tenant| text_of(row.fields.get("tenant")) == Some(tenant.as_str())));
-        for row in wanted.take(limit - events.len()) {
-            events.extend(spoilt.sift(AUDIT, &row.key, small::json(AUDIT, row.fields))?);
+        for row in wanted {
+            let event: Option<AuditEvent> = spoilt.sift(AUDIT, &row.key, small::json(AUDIT, row.fields))?;
+            events.extend(event.filter(|event| filter.takes(event)));
+            if events.len() == limit {
+                break;
+            }
         }
     }
     store.set_aside(spoilt).await;

@@ -12,6 +12,7 @@ pub use session::{AppendedInTx, BusinessError, BusinessTransaction, append_in_tx
 pub use stamps::Stamps;
 
 use async_trait::async_trait;
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::ids::Tenant;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
@@ -128,8 +129,13 @@ impl TransactStore for SurrealStore {
         audit::append(self, event).await
     }
 
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
-        audit::tail(self, tenant, limit).await
+    async fn audit_tail(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        audit::tail(self, tenant, filter, limit).await
     }
 }
 

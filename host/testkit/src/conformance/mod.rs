@@ -127,6 +127,7 @@ macro_rules! store_conformance {
             operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
             operations: the_audit_trail_is_read_from_its_end
             operations: a_tenant_reads_its_own_audit_trail
+            operations: the_audit_trail_is_read_by_who_what_and_when
             operations: a_pause_stays_until_it_is_lifted
             kv: an_entry_comes_back_with_its_revision
             kv: expectations_are_held

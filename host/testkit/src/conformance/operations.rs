@@ -1,5 +1,7 @@
 //! Bulk acts and the audit trail.
 
+use waybill_core::audit_filter::AuditFilter;
+use waybill_core::glob::Glob;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Refusal};
 use waybill_core::time::UnixMillis;
@@ -17,6 +19,7 @@ fn operation(id: &str, state: OperationState) -> Operation {
         filter: "code=HTTP.* age>1h".into(),
         step: Some("charge".into()),
         mode: Some(RetryMode::Retry),
+        not_before: Some(UnixMillis(T0.0 + 9)),
         tenant: Some("acme".into()),
         rate: 100,
         reason: "fixed the receiver".into(),
@@ -90,20 +93,36 @@ fn event(n: u64, of: Option<&str>) -> AuditEvent {
 }
 
 pub async fn the_audit_trail_is_read_from_its_end(store: &impl Store) {
+    let all = AuditFilter::default();
     for n in 0..9 {
         store.audit(&event(n, None)).await.unwrap();
     }
-    let tail = store.audit_tail(None, 4).await.unwrap();
+    let tail = store.audit_tail(None, &all, 4).await.unwrap();
     assert_eq!(tail, [8, 7, 6, 5].map(|n| event(n, None)));
-    assert_eq!(store.audit_tail(None, 100).await.unwrap().len(), 9);
+    assert_eq!(store.audit_tail(None, &all, 100).await.unwrap().len(), 9);
 }
 
 pub async fn a_tenant_reads_its_own_audit_trail(store: &impl Store) {
     for n in 0..9 {
         store.audit(&event(n, [None, Some("acme"), Some("other")][n as usize % 3])).await.unwrap();
     }
-    let tail = store.audit_tail(Some(&tenant("acme")), 2).await.unwrap();
+    let tail = store.audit_tail(Some(&tenant("acme")), &AuditFilter::default(), 2).await.unwrap();
     assert_eq!(tail, [7, 4].map(|n| event(n, Some("acme"))));
+}
+
+pub async fn the_audit_trail_is_read_by_who_what_and_when(store: &impl Store) {
+    for n in 0..9 {
+        store.audit(&event(n, None)).await.unwrap();
+    }
+    // Two events each millisecond.
+    let at = |n: u64| event(n, None).at;
+    let all = AuditFilter::default();
+    let span = AuditFilter { after: Some(at(2)), before: Some(at(6)), ..all.clone() };
+    assert_eq!(store.audit_tail(None, &span, 100).await.unwrap(), [5, 4].map(|n| event(n, None)));
+    let object = AuditFilter { object: Some(Glob::new("m-3")), ..all.clone() };
+    assert_eq!(store.audit_tail(None, &object, 100).await.unwrap(), [event(3, None)]);
+    let nobody = AuditFilter { actor: Some(Glob::new("bob")), ..all };
+    assert_eq!(store.audit_tail(None, &nobody, 100).await.unwrap(), []);
 }
 
 pub async fn a_pause_stays_until_it_is_lifted(store: &impl Store) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::DoorKey;
@@ -109,13 +110,18 @@ impl TransactStore for MemoryStore {
         Ok(())
     }
 
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
+    async fn audit_tail(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
         self.check()?;
         Ok(self.read(|tables| {
             let newest = tables.audit.iter().rev();
             let of_tenant =
                 newest.filter(|event| tenant.is_none_or(|tenant| event.tenant.as_deref() == Some(tenant.as_str())));
-            of_tenant.take(limit).cloned().collect()
+            of_tenant.filter(|event| filter.takes(event)).take(limit).cloned().collect()
         }))
     }
 }

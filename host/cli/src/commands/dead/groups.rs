@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, text, words};
+use crate::output::{self, View, column, instant, text, topic, words};
 
 /// By error.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ const VIEW: View<'_> = View {
         column("TENANT", |item| text(item, "tenant")),
         column("CODE", |item| text(item, "code")),
         column("ERROR", |item| text(item, "signature")),
-        column("TOPIC", |item| text(item, "topic")),
+        column("TOPIC", |item| topic(item, "topic")),
         column("FIRST", |item| instant(item, "first_at")),
         column("LATEST", |item| instant(item, "latest_at")),
         column("EXAMPLE", |item| text(item, "example")),

@@ -135,7 +135,7 @@ impl TestHost {
     /// What was done since it serves, as the audit trail has it, oldest first: `KIND TENANT/OBJECT REASON`. What the host did of
     /// itself is left out.
     pub fn acts(&self) -> Vec<String> {
-        let mut events = self.ask(async |host| host.outbox.audit(None, 1_000).await.unwrap());
+        let mut events = self.ask(async |host| host.outbox.audit(None, "", 1_000).await.unwrap());
         events.truncate(events.len() - self.before);
         let told = events.iter().rev().filter(|event| event.actor != "host").map(|event| {
             let tenant = event.tenant.as_ref().map_or(String::new(), |tenant| format!("{tenant}/"));

@@ -141,7 +141,7 @@ impl Host {
 
     /// Audit events of one kind, oldest first.
     pub async fn audit_of(&self, kind: &str) -> Vec<AuditView> {
-        let mut events = self.outbox.audit(None, 10_000).await.unwrap();
+        let mut events = self.outbox.audit(None, "", 10_000).await.unwrap();
         events.retain(|event| event.kind == kind);
         events.reverse();
         events

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use waybill_core::audit_filter::AuditFilter;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::{
@@ -296,7 +297,12 @@ impl TransactStore for Shim {
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.inner.audit(event).await
     }
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
-        self.inner.audit_tail(tenant, limit).await
+    async fn audit_tail(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<Vec<AuditEvent>, StoreError> {
+        self.inner.audit_tail(tenant, filter, limit).await
     }
 }
