@@ -61,7 +61,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
     let Audit::List(args) = command;
     let limit = args.limit.to_string();
     let mut query = lists::tenant_query(args.tenant.as_deref());
-    query.extend([("limit", limit.as_str()), ("filter", &args.filter)]);
+    query.extend([("limit", limit.as_str()), ("filter", args.filter.as_str())]);
     let mut items = lists::whole(context, &["v1", "audit"], &query).await?;
     items.reverse();
     output::list(context.term, context.format, &items, &VIEW)?;
@@ -72,7 +72,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
 async fn follow(args: &List, context: &mut Context<'_>, shown: Vec<Value>) -> Result<(), CliError> {
     let mut seen: BTreeSet<String> = shown.iter().map(Value::to_string).collect();
     let mut query = lists::tenant_query(args.tenant.as_deref());
-    query.extend([("limit", FOLLOW_LIMIT), ("filter", &args.filter)]);
+    query.extend([("limit", FOLLOW_LIMIT), ("filter", args.filter.as_str())]);
     let format = context.format.followed();
     let mut latest = shown.last().and_then(|item| item.get("at")).cloned();
     loop {

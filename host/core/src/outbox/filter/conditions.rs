@@ -115,7 +115,9 @@ fn parse_age(text: &str) -> Option<Duration> {
 
 /// An instant with its offset, or the beginning of a day in UTC.
 fn parse_instant(text: &str) -> Option<UnixMillis> {
-    let day = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    // What is more than a day isn't cut down to one.
+    let date = || text.parse::<Date>().ok().filter(|date| date.to_string() == text);
+    let day = || date()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     let instant = text.parse::<Timestamp>().ok().or_else(day)?;
     u64::try_from(instant.as_millisecond()).ok().map(UnixMillis)
 }

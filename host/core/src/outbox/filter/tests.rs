@@ -177,6 +177,7 @@ fn bad_conditions_say_what_may_be_written() {
         ("age=1h", "with > or <"),
         ("age>x", "age>90m"),
         ("since=14", "2026-12-01T14:00:00Z"),
+        ("since=2026-12-01T14:00:00", "2026-12-01T14:00:00Z"),
         ("until>2026-12-01", "use ="),
         ("tenant>a", "use ="),
         ("key=", "needs a value"),
