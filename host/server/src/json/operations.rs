@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_api::dead_letters::DeadLetterView;
 use waybill_api::instant::Instant;
+use waybill_api::messages::MessageView;
 use waybill_api::sagas::SagaView;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::transact::{Operation, OperationState, Refusal};
@@ -14,9 +15,10 @@ use waybill_core::port::transact::{Operation, OperationState, Refusal};
 pub struct OperationOut {
     /// ULID that the host made.
     pub id: String,
-    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`; on messages
+    /// `cancel_messages` or `reschedule_messages`.
     pub kind: String,
-    /// What it selects, among what died, or which sagas started, before `created_at`.
+    /// What it selects, among what died, was enqueued, or which sagas started, before `created_at`.
     pub filter: String,
     /// Of a retry: from which step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,6 +26,9 @@ pub struct OperationOut {
     /// Of a retry: which way stuck sagas go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: when they go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Instant>,
     /// Tenant it is confined to; null = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -78,6 +83,7 @@ impl From<Operation> for OperationOut {
             filter: operation.filter,
             step: operation.step,
             mode: operation.mode,
+            not_before: operation.not_before.map(Instant),
             tenant: operation.tenant,
             rate: operation.rate,
             reason: operation.reason,
@@ -124,4 +130,6 @@ pub enum Concerned {
     DeadLetter(Box<DeadLetterView>),
     /// A saga, without steps.
     Saga(Box<SagaView>),
+    /// A message, without payload.
+    Message(Box<MessageView>),
 }
