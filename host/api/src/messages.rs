@@ -273,7 +273,6 @@ pub trait EnqueueService: Send + Sync + 'static {
     ) -> Result<TransactionDone, ServiceError>;
 }
 
-/// Messages that were taken. Tenants given are those the credential allows; none = all.
 /// The messages that a bulk act would concern.
 #[derive(Clone, Debug, Default)]
 pub struct WaitingView {
@@ -283,6 +282,7 @@ pub struct WaitingView {
     pub sample: Vec<MessageView>,
 }
 
+/// Messages that were taken. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait MessageService: Send + Sync + 'static {
     /// One message with payload and attempts.

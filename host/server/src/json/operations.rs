@@ -1,7 +1,9 @@
 //! Bulk acts as answers.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 use waybill_api::dead_letters::DeadLetterView;
 use waybill_api::instant::Instant;
 use waybill_api::messages::MessageView;
@@ -123,7 +125,7 @@ pub struct DryRun {
 }
 
 /// One that a bulk act would concern.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Concerned {
     /// A dead letter, without payload.
@@ -132,4 +134,25 @@ pub enum Concerned {
     Saga(Box<SagaView>),
     /// A message, without payload.
     Message(Box<MessageView>),
+}
+
+impl PartialSchema for Concerned {
+    fn schema() -> RefOr<Schema> {
+        // A message that died has all that a message has: it is of two of them.
+        let forms = [DeadLetterView::name(), SagaView::name(), MessageView::name()];
+        let forms = forms.into_iter().map(Ref::from_schema_name);
+        let about = "One that a bulk act would concern: a dead letter or a message without payload, or a saga without steps.";
+        forms.fold(AnyOfBuilder::new(), AnyOfBuilder::item).description(Some(about)).into()
+    }
+}
+
+impl ToSchema for Concerned {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((DeadLetterView::name().into_owned(), DeadLetterView::schema()));
+        schemas.push((SagaView::name().into_owned(), SagaView::schema()));
+        schemas.push((MessageView::name().into_owned(), MessageView::schema()));
+        DeadLetterView::schemas(schemas);
+        SagaView::schemas(schemas);
+        MessageView::schemas(schemas);
+    }
 }

@@ -193,10 +193,14 @@ impl AuditParameters {
 
 /// Takes up a condition that the filter hasn't.
 fn once(slot: &mut Option<Glob>, given: Option<Glob>, parameter: &str, field: &str) -> Result<(), Problem> {
-    if slot.is_some() && given.is_some() {
-        return Err(Problem::invalid(format!("{parameter} is given beside {field}= in the filter: say it once")).at(parameter));
+    let Some(given) = given else { return Ok(()) };
+    if given.exact() == Some("") {
+        return Err(Problem::invalid(format!("query parameter {parameter}: it needs a value")).at(parameter));
     }
-    *slot = slot.take().or(given);
+    if slot.replace(given).is_some() {
+        let twice = format!("query parameter {parameter}: {field}= is in the filter, too; say it once");
+        return Err(Problem::invalid(twice).at(parameter));
+    }
     Ok(())
 }
 
