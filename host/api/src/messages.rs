@@ -19,6 +19,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::transact::Statement;
 use waybill_core::port::transport::{PluginIdentity, Receipt};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
 
@@ -43,7 +44,7 @@ pub struct MessageView {
     /// Messages of one tenant and key go one at a time, in order.
     pub key: Option<String>,
     /// Place in its shard's order; null before it has one.
-    pub seq: Option<u64>,
+    pub seq: Option<SeqJson>,
     /// Number of its shard, from 0; 0 while it has no place.
     pub shard: u16,
     /// Definite failures (and the success, when done).
@@ -242,7 +243,7 @@ pub struct AppendedEvent {
     pub id: String,
     /// Its number; absent = it gets one in a moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq: Option<u64>,
+    pub seq: Option<SeqJson>,
 }
 
 /// Another instant for a waiting message.
@@ -252,6 +253,9 @@ pub struct Reschedule {
     /// Not before this instant; one in the past means now.
     #[serde(alias = "next_attempt_at", alias = "available_at")]
     pub not_before: Instant,
+    /// Why, for the audit; up to 2,000 bytes.
+    #[serde(default)]
+    pub reason: String,
 }
 
 #[async_trait]
@@ -269,6 +273,15 @@ pub trait EnqueueService: Send + Sync + 'static {
     ) -> Result<TransactionDone, ServiceError>;
 }
 
+/// The messages that a bulk act would concern.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingView {
+    /// How many there are.
+    pub matched: u64,
+    /// The first of them, without payload.
+    pub sample: Vec<MessageView>,
+}
+
 /// Messages that were taken. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait MessageService: Send + Sync + 'static {
@@ -282,14 +295,23 @@ pub trait MessageService: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError>;
+    /// The messages that a bulk act would concern: those that wait, and with `moved_to` those that can be moved there. All are looked at.
+    async fn waiting_messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        moved_to: Option<UnixMillis>,
+        sample: usize,
+    ) -> Result<WaitingView, ServiceError>;
     /// Takes a message back unless it is being sent.
-    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Result<MessageView, ServiceError>;
+    async fn cancel(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError>;
     /// Moves a waiting message (scheduled or parked) to another instant.
     async fn reschedule(
         &self,
         tenant: &Tenant,
         id: &str,
         not_before: UnixMillis,
+        reason: &str,
         actor: &str,
     ) -> Result<MessageView, ServiceError>;
 }

@@ -117,6 +117,11 @@ impl TxRecord {
         self.host.len() + self.events.iter().map(TxEvent::weight).sum::<usize>()
     }
 
+    /// Who made a fact: who asked for it, else the host.
+    pub fn actor<'a>(&'a self, event: &'a TxEvent) -> &'a str {
+        event.actor.as_ref().unwrap_or(&self.host)
+    }
+
     /// One of its events as the audit trail shows it.
     pub fn view(&self, event: &TxEvent) -> AuditEvent {
         let mut detail = json!({ "of": self.key.of.as_str() });
@@ -130,7 +135,7 @@ impl TxRecord {
         AuditEvent {
             at: self.key.at,
             kind: event.kind.as_str().to_owned(),
-            actor: event.actor.as_ref().unwrap_or(&self.host).to_string(),
+            actor: self.actor(event).to_owned(),
             tenant: Some(event.tenant.as_str().to_owned()),
             object: event.id.to_string(),
             detail,

@@ -45,6 +45,12 @@ pub enum ClientError {
         Code::CLIENT_URL
     )]
     Url { url: String, cause: String },
+    /// A name that no address can hold.
+    #[error(
+        "{}: {name:?} is taken out of every URL, so no host can be asked for it by its name\n  fix name it by a filter: --filter 'id={name}'",
+        Code::CLIENT_URL
+    )]
+    Lost { name: String },
     /// The token can't be read.
     #[error(
         "{}: the token can't be read: {cause}\n  fix give --token-file FILE with one line, or set WAYBILL_TOKEN",
@@ -85,7 +91,7 @@ pub enum ClientError {
 impl ClientError {
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Url { .. } | Self::Token { .. } | Self::Ca { .. } => Exit::Usage,
+            Self::Url { .. } | Self::Lost { .. } | Self::Token { .. } | Self::Ca { .. } => Exit::Usage,
             Self::Unreachable { .. } | Self::Tls { .. } => Exit::Unreachable,
             Self::TimedOut { .. } => Exit::TimedOut,
             Self::Answer { .. } => Exit::Failed,
@@ -255,6 +261,9 @@ impl Client {
 
     fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> Result<RequestBuilder, ClientError> {
         let mut url = self.base.clone();
+        if let Some(name) = path.iter().find(|name| matches!(**name, "." | "..")) {
+            return Err(ClientError::Lost { name: (*name).to_owned() });
+        }
         match url.path_segments_mut() {
             // Segments are escaped one by one: an id may hold a slash.
             Ok(mut segments) => {

@@ -28,9 +28,12 @@ pub enum Audit {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  waybill audit list\n  waybill audit list --limit 500 -o jsonl\n  waybill audit list --id order-17\n  \
+        waybill audit list --filter 'actor=ann kind=Message* since=2026-12-01'\n  \
         waybill audit list --kind 'Tx*' --tenant acme --since 2026-11-21T09:00:00Z\n  waybill audit tail -f\n\n\
-        Without --kind and --id what people and hosts did is listed; events of messages and sagas (TxBegin, TxRetry,\n\
-        TxDead, TxReplay) are so many that they have to be asked for."
+        Without a kind or an object what people and hosts did is listed; events of messages and sagas (TxBegin, TxRetry,\n\
+        TxDead, TxReplay) are so many that they have to be asked for.\n\n\
+        Conditions: actor, kind, object with = and * as a wildcard; since and until with an instant or a day; age with > or <. --kind, \
+        --id, --since and --until are conditions, too, and all hold."
 )]
 pub struct List {
     /// Most events, up to 1,000
@@ -39,16 +42,19 @@ pub struct List {
     /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
+    /// Conditions: who (actor), what (kind), to what (object), when (since, until, age)
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
     /// What happened; * stands for anything
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
     /// What it happened to: a message, a saga, an operation, a name
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// Not before this instant (RFC 3339)
+    /// Not before this instant (RFC 3339) or day (UTC)
     #[arg(long, value_name = "INSTANT")]
     pub since: Option<String>,
-    /// Before this instant
+    /// Before this instant or day
     #[arg(long, value_name = "INSTANT", conflicts_with = "follow")]
     pub until: Option<String>,
     /// Go on where an earlier list of the same lines ended; it told this
@@ -65,6 +71,7 @@ impl List {
         let given = [("kind", &self.kind), ("id", &self.id), ("since", &self.since), ("until", &self.until)];
         let mut query = lists::tenant_query(self.tenant.as_deref());
         query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))));
+        query.extend(Some(("filter", self.filter.as_str())).filter(|(_, filter)| !filter.trim().is_empty()));
         query
     }
 }
@@ -79,7 +86,7 @@ const VIEW: View<'_> = View {
         column("DETAIL", |item| text(item, "detail")),
     ],
     id: |item| text(item, "object"),
-    none: "the audit trail is empty",
+    none: "nothing in the audit trail matches",
 };
 
 /// Writes the latest events, oldest first.

@@ -4,11 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use waybill_core::annotation::Annotation;
+use waybill_core::seq_json::SeqJson;
 
 use super::{Context, lists};
 use crate::client::Answer;
 use crate::exit::CliError;
-use crate::output::{self, Format, Head, ago, instant, plain, plugin, safe, shortened, text};
+use crate::output::{self, Format, Head, ago, instant, plain, plugin, safe, shortened, text, topic};
 
 /// Payload bytes shown in a table; more is left to `-o json`.
 const PAYLOAD_SHOWN_MAX: usize = 2_000;
@@ -35,7 +36,7 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     }
     row("note", text(item, "note"));
     row("last error", text(item, "last_error"));
-    row("topic", text(item, "topic"));
+    row("topic", topic(item, "topic"));
     row(
         "transport",
         item.get("transport").map_or("-".into(), |name| match name {
@@ -62,7 +63,7 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     }
     row(
         "place",
-        match (item.get("shard").and_then(Value::as_u64), item.get("seq").and_then(Value::as_u64)) {
+        match (item.get("shard").and_then(Value::as_u64), item.get("seq").and_then(SeqJson::in_value)) {
             (Some(shard), Some(seq)) => format!("shard {shard}, seq {seq}"),
             _ => "-".into(),
         },

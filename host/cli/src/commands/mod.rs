@@ -20,6 +20,7 @@ mod inbox;
 mod json;
 mod lists;
 mod message;
+mod nothing;
 mod operation;
 mod outbox;
 mod plugin;

@@ -2,6 +2,7 @@
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use waybill_core::seq_json::SeqJson;
 
 use super::{Context, dead, lists};
 use crate::args::ListArgs;
@@ -167,7 +168,7 @@ const RANGES: View<'_> = View {
 pub(super) async fn run(command: &Relay, context: &mut Context<'_>) -> Result<(), CliError> {
     let (act, name, report) = match command {
         Relay::List => {
-            let items = lists::whole(context, &["v1", "relays"], &[]).await?;
+            let items = lists::SeqJson::in_value(context, &["v1", "relays"], &[]).await?;
             return output::list(context.term, context.format, &items, &VIEW);
         }
         Relay::Show(name) => return show(&name.name, context).await,
@@ -206,12 +207,12 @@ async fn show(name: &str, context: &mut Context<'_>) -> Result<(), CliError> {
 async fn seek(args: &Seek, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut body = json!({ "stream": args.stream, "reason": args.reason.as_deref().unwrap_or_default() });
     if let Some(members) = body.as_object_mut() {
-        members.extend(args.after.map(|after| ("after".to_owned(), after.into())));
+        members.extend(args.after.map(|after| ("after".to_owned(), after.to_string().into())));
         members.extend(args.to.map(|to| ("to".to_owned(), to.word().into())));
         members.extend(args.tenant.as_deref().map(|tenant| ("tenant".to_owned(), tenant.into())));
     }
     let answer = context.client.post(&["v1", "relays", &args.name, "seek"], &[], &body).await?;
-    let upto = answer.need("upto", Value::as_u64)?;
+    let upto = answer.need("upto", SeqJson::in_value)?;
     context.term.say(&format!("{} goes on in {} behind {upto}", args.name, args.stream));
     output::listed(context.term, context.format, &answer.text, &answer.body, &PLACES)
 }

@@ -1,7 +1,10 @@
 //! Which things an act is about, and acting on those that are named by their ids: one after the other, each by itself.
 
+use std::time::Duration;
+
 use clap::{ArgGroup, Args};
 use indicatif::ProgressBar;
+use tokio::time::{Interval, interval};
 
 use super::Context;
 use crate::exit::{CliError, Exit};
@@ -81,6 +84,12 @@ pub(super) fn read_ids(context: &mut Context<'_>, given: &[String], tenant: Opti
         }
     }
     Ok(ids)
+}
+
+/// Beats so many acts a second, if a rate was given.
+pub(super) fn pace(rate: Option<u32>) -> Option<Interval> {
+    let rate = rate.filter(|rate| *rate > 0)?;
+    Some(interval(Duration::from_secs_f64(1.0 / f64::from(rate))))
 }
 
 /// Acts on each in the order given; naming the ids was the confirmation. `act` answers whether it was done, and then whether

@@ -24,7 +24,7 @@ fn snapshot(name: &str, done: &Done) {
         // Ids that the host made, and places in its order.
         (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "ID"),
         (r"seq \d+", "seq SEQ"),
-        (r#""seq":\d+"#, r#""seq":SEQ"#),
+        (r#""seq":"\d+""#, r#""seq":"SEQ""#),
     ];
     insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "snapshots/commands", omit_expression => true, filters => filters }, {
         insta::assert_snapshot!(name, done.all());
@@ -605,7 +605,7 @@ fn quiet_leaves_only_results_and_errors() {
 /// A host with so many messages that wait: `m-00000` and on.
 fn waiting(count: usize) -> TestHost {
     TestHost::with(async move |host| {
-        host.outbox.pause("bus", "ann").await.unwrap();
+        host.outbox.pause("bus", "", "ann").await.unwrap();
         let named = |n: usize| NewMessage { topic: "bus:a".to_owned(), ..message(&format!("m-{n:05}")) };
         for from in (0..count).step_by(10_000) {
             let until = count.min(from + 10_000);

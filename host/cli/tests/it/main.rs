@@ -10,6 +10,7 @@ mod documents;
 #[cfg(unix)]
 mod exposure;
 mod fake_inbound;
+mod filters;
 mod help;
 mod host;
 mod ill;

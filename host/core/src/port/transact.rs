@@ -97,9 +97,10 @@ pub enum OperationState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: String,
-    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`; on messages
+    /// `cancel_messages` or `reschedule_messages`.
     pub kind: String,
-    /// The filter as given; it selects what died, or which sagas started, before `created_at`.
+    /// The filter as given; it selects what died, was enqueued, or which sagas started, before `created_at`.
     pub filter: String,
     /// Of a `retry`: from which step.
     #[serde(default)]
@@ -107,6 +108,9 @@ pub struct Operation {
     /// Of a `retry`: which way stuck sagas go on.
     #[serde(default)]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: when they go.
+    #[serde(default)]
+    pub not_before: Option<UnixMillis>,
     /// Tenant it is confined to; none = all.
     pub tenant: Option<String>,
     /// Most acts a second.

@@ -137,6 +137,7 @@ async fn run(host: &Host, kind: &str, filter: &str) -> waybill_core::port::trans
         filter: filter.to_owned(),
         step: None,
         mode: None,
+        not_before: None,
         tenant: None,
         rate: None,
         reason: "because".to_owned(),

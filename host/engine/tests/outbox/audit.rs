@@ -3,6 +3,7 @@
 use waybill_api::dead_letters::Replay;
 use waybill_api::status::AuditView;
 use waybill_core::audit::AuditQuery;
+use waybill_core::glob::Glob;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::{ack, permanent, retryable};
@@ -12,7 +13,7 @@ use crate::support::*;
 impl Host {
     /// What the trail says of an object, oldest first.
     async fn trail_of(&self, id: &str) -> Vec<AuditView> {
-        let query = AuditQuery { id: Some(id.to_owned()), ..AuditQuery::default() };
+        let query = AuditQuery { object: Some(Glob::literal(id)), ..AuditQuery::default() };
         let mut lines = self.outbox.audit(&query, None, 1_000).await.unwrap().items;
         lines.reverse();
         lines
@@ -71,8 +72,8 @@ async fn the_trail_outlives_the_history_and_goes_after_its_own_time() {
         })
         .await;
     let id = host.send_one(message("a")).await;
-    host.outbox.pause("main", "ops").await.unwrap();
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
     pass(seconds(600)).await;
     assert!(host.outbox.message(&tenant("default"), &id).await.is_err(), "its history is gone");

@@ -173,14 +173,14 @@ async fn a_transport_that_asked_for_time_gets_it_though_it_opens() {
 async fn a_paused_transport_sends_nothing_until_it_is_resumed() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let id = host.send_one(message("a")).await;
     pass(seconds(3_600)).await;
     assert!(world.main.log().sent.is_empty());
     assert_eq!(host.view(&id).await.waiting.unwrap().on, WaitKind::Paused);
     let view = host.outbox.transports().await.remove(0);
     assert!(view.paused);
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
     assert_eq!(host.audit_of("TransportPaused").await[0].actor, "ops");
     assert_eq!(host.audit_of("TransportResumed").await.len(), 1);
@@ -190,7 +190,7 @@ async fn a_paused_transport_sends_nothing_until_it_is_resumed() {
 async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let id = host.send_one(message("a")).await;
     drop(host);
     let host = world.start().await;
@@ -199,7 +199,7 @@ async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     let listed = host.outbox.messages(None, "", None, 10).await.unwrap();
     assert_eq!(listed.items[0].waiting.as_ref().unwrap().on, WaitKind::Paused, "lists say what a message waits for");
     assert!(host.outbox.transports().await[0].paused);
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
     drop(host);
     assert!(!world.start().await.outbox.transports().await[0].paused);
@@ -212,7 +212,7 @@ async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
     let host = world.start().await;
     let parked = host.send_one(message("parked")).await;
     world.main.until_sent(1).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let flowing = host.send_one(message("flowing")).await;
     host.drain().await;
 
@@ -226,7 +226,7 @@ async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
 
     world.main.tell(|_| ack());
     let host = world.start().await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_done(&[parked, flowing]).await;
 }
 
@@ -263,7 +263,7 @@ async fn a_probe_that_is_cancelled_makes_room_for_the_next() {
         host.send_one(hook(&format!("busy-{index}"), "http://b.example/x", "default")).await;
     }
     pass(seconds(2)).await;
-    host.outbox.cancel(&tenant("default"), &first, "ops").await.unwrap();
+    host.outbox.cancel(&tenant("default"), &first, "", "ops").await.unwrap();
     host.until_state(&second, MessageState::Done).await;
     assert_eq!(host.view(&first).await.state, MessageState::Cancelled);
     assert!(host.outbox.blocked(None).await.unwrap().is_empty());

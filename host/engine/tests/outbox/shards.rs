@@ -63,7 +63,7 @@ async fn commands_and_drains_reach_every_shard() {
     for id in &ids {
         host.until_state(id, MessageState::Dead).await;
     }
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     for id in &ids {
         host.outbox.replay(&DeadId::new(&tenant("default"), id), Replay::because("x"), "ops").await.unwrap();
     }

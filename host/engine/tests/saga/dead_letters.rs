@@ -80,6 +80,7 @@ impl Host {
             filter: filter.to_owned(),
             step: None,
             mode: None,
+            not_before: None,
             tenant: None,
             rate: None,
             reason: "because".to_owned(),

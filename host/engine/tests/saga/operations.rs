@@ -37,6 +37,7 @@ fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
         filter: filter.to_owned(),
         step: None,
         mode: None,
+        not_before: None,
         tenant: None,
         rate: Some(rate),
         reason: "because".to_owned(),

@@ -147,14 +147,14 @@ async fn a_relay_that_waits_for_its_transport_leaves_its_host_asleep_and_hears_w
     // What is due all the time waits for the transport, and was looked at a hundred times a second.
     let held = world.clock_reads_in(seconds(60)).await;
     assert!(held < idle + 1_000, "{held} looks, {idle} without an event");
-    host.outbox.pause("bus", "ops").await.unwrap();
+    host.outbox.pause("bus", "", "ops").await.unwrap();
     let paused = world.clock_reads_in(seconds(60)).await;
     assert!(paused < idle + 1_000, "{paused} looks, {idle} without an event");
     let calls = world.bus.calls();
     world.bus.tell(|_| ack());
     pass(seconds(60)).await;
     assert_eq!(world.bus.calls(), calls);
-    host.outbox.resume("bus", "ops").await.unwrap();
+    host.outbox.resume("bus", "", "ops").await.unwrap();
     pass(millis(20)).await;
     assert_eq!(world.bus.calls(), calls + 1, "it was told");
     until_settled(&host).await;

@@ -151,6 +151,20 @@ pub enum OperationKind {
     Retry,
     /// Of sagas: accept a stuck compensation as it is; takes a `reason`.
     Accept,
+    /// Of messages that wait: take back.
+    #[serde(rename = "cancel_messages")]
+    CancelMessages,
+    /// Of messages that wait for a retry or for their time: move to the instant `not_before`.
+    #[serde(rename = "reschedule_messages")]
+    RescheduleMessages,
+}
+
+/// What bulk acts are done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    DeadLetters,
+    Sagas,
+    Messages,
 }
 
 impl OperationKind {
@@ -165,23 +179,29 @@ impl OperationKind {
             Self::Kill => "kill",
             Self::Retry => "retry",
             Self::Accept => "accept",
+            Self::CancelMessages => "cancel_messages",
+            Self::RescheduleMessages => "reschedule_messages",
         }
     }
 
-    /// Whether it is done to sagas; else to dead letters.
-    pub fn is_on_sagas(self) -> bool {
-        !matches!(self, Self::Replay | Self::Quarantine | Self::Purge)
+    /// What it is done to.
+    pub fn concern(self) -> Concern {
+        match self {
+            Self::Replay | Self::Quarantine | Self::Purge => Concern::DeadLetters,
+            Self::CancelMessages | Self::RescheduleMessages => Concern::Messages,
+            Self::Pause | Self::Resume | Self::Cancel | Self::Kill | Self::Retry | Self::Accept => Concern::Sagas,
+        }
     }
 }
 
-/// A bulk act on dead letters or on sagas.
+/// A bulk act on dead letters, on sagas or on messages.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartOperation {
     /// What is done to each that matches.
     pub kind: OperationKind,
-    /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, by the conditions of their list. To take all,
-    /// write `id=*`.
+    /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, of messages those that wait, by the conditions of
+    /// their lists. To take all, write `id=*`.
     pub filter: String,
     /// Of a retry: from which step, of paused sagas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,6 +209,9 @@ pub struct StartOperation {
     /// Of a retry: which way stuck sagas go on; `compensate` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: the instant; one in the past means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Instant>,
     /// Confined to this tenant; absent = all that the credential allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,

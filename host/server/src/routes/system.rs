@@ -6,9 +6,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use waybill_api::list::List;
 use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, Welcome, WhoAmI};
-use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
-use waybill_core::glob::Glob;
 use waybill_core::ids::Tenant;
 
 use super::query::{AuditParameters, Cursors, NoQuery, page, query};
@@ -16,7 +14,7 @@ use super::{json, ok};
 use crate::app::App;
 use crate::approval::page as approval_page;
 use crate::auth::{Permission, Tenants};
-use crate::caller::Caller;
+use crate::caller::{Caller, bounded, now};
 use crate::codes::{self, ErrorPage};
 use crate::limits::PROBE_TIMEOUT;
 use crate::openapi::Problems;
@@ -26,7 +24,7 @@ use crate::scrape;
 /// Show the audit trail
 ///
 /// Newest first: what people and the host did. Events of messages and sagas (`TxBegin`, `TxRetry`, `TxDead`, `TxReplay`) come
-/// among it where `kind` or `id` asks for them.
+/// among it where a kind of theirs or an object is asked for.
 #[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(AuditParameters),
     responses((status = 200, description = "A page of it.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
@@ -34,16 +32,11 @@ pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> R
     let asked: AuditParameters = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    let filter = format!("{:?} {:?} {:?} {:?}", asked.kind, asked.id, asked.since, asked.until);
+    bounded(&asked.filter)?;
+    let wanted = asked.wanted(tenant.clone(), now())?;
+    let filter = format!("{:?} {:?} {:?} {:?} {:?}", asked.kind, asked.id, asked.since, asked.until, asked.filter);
     let cursors = Cursors::of("audit", tenant.as_ref().map(Tenant::as_str), &filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
-    let wanted = AuditQuery {
-        kind: asked.kind.map(Glob::new),
-        id: asked.id,
-        since: asked.since.map(|since| since.0),
-        until: asked.until.map(|until| until.0),
-        tenant: tenant.clone(),
-    };
     let found = app.service.audit(&wanted, inner.as_deref(), limit).await?;
     ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }

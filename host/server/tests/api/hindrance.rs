@@ -148,8 +148,9 @@ hindered! {
     MessageService {
         fn message(tenant: &Tenant, id: &str) -> MessageView;
         fn messages(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<MessageView>;
-        fn cancel(tenant: &Tenant, id: &str, actor: &str) -> MessageView;
-        fn reschedule(tenant: &Tenant, id: &str, not_before: UnixMillis, actor: &str) -> MessageView;
+        fn cancel(tenant: &Tenant, id: &str, reason: &str, actor: &str) -> MessageView;
+        fn waiting_messages(tenant: Option<&Tenant>, filter: &str, moved_to: Option<UnixMillis>, sample: usize) -> WaitingView;
+        fn reschedule(tenant: &Tenant, id: &str, not_before: UnixMillis, reason: &str, actor: &str) -> MessageView;
     }
     DeadLetterService {
         fn dead_letters(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<DeadLetterView>;
@@ -199,8 +200,8 @@ hindered! {
         fn drop_row(id: &str, reason: &str, actor: &str) -> QuarantinedContentView;
     }
     TransportService {
-        fn pause(transport: &str, actor: &str) -> TransportView;
-        fn resume(transport: &str, actor: &str) -> TransportView;
+        fn pause(transport: &str, reason: &str, actor: &str) -> TransportView;
+        fn resume(transport: &str, reason: &str, actor: &str) -> TransportView;
         fn probe(transport: &str, actor: &str) -> TransportView;
         fn provision(transport: &str, apply: bool, actor: &str) -> Vec<ProvisionChange>;
         plain {

@@ -243,6 +243,7 @@ async fn answers_are_as_documented() {
     for (method, path, template, body) in [
         ("post", "/v1/operations", "/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#),
         ("post", "/v1/operations", "/v1/operations", r#"{"kind":"pause","filter":"id=*","dry_run":true}"#),
+        ("post", "/v1/operations", "/v1/operations", r#"{"kind":"cancel_messages","filter":"id=*","dry_run":true}"#),
         ("get", "/v1/dead-letters?count=true", "/v1/dead-letters", ""),
         ("get", "/v1/dead-letters/groups", "/v1/dead-letters/groups", ""),
         ("get", "/v1/dead-letters/stuck-1", "/v1/dead-letters/{id}", ""),
@@ -287,7 +288,7 @@ fn documented_requests_are_what_is_read() {
         assert!(waybill_server::json::post::json(&good.to_string()).is_ok(), "{good}");
     }
     let transaction = schema("Transaction");
-    let event = json!({"stream": "task", "expected_seq": 0, "tenant": "acme", "resource_type": "TASK", "resource_id": "t", "op": "CREATE",
+    let event = json!({"stream": "task", "expected_seq": "0", "tenant": "acme", "resource_type": "TASK", "resource_id": "t", "op": "CREATE",
         "schema_version": 1, "payload_bytes": "e30="});
     assert!(transaction.is_valid(&json!({ "events": [event] })));
     for (field, value) in [("stream", None), ("resource_type", None), ("seq", Some(1))] {

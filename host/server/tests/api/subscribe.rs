@@ -48,7 +48,7 @@ async fn events_come_with_their_cursor_and_the_end_is_told() {
     assert_eq!((answer.status, answer.header("content-type")), (StatusCode::OK, "text/event-stream"));
     let blocks = blocks(&answer.text);
     let (id, envelope) = event(blocks[0]);
-    assert_eq!((id.as_str(), &envelope["seq"], &envelope["stream"]), ("4", &json!(4), &json!("task")));
+    assert_eq!((id.as_str(), &envelope["seq"], &envelope["stream"]), ("4", &json!("4"), &json!("task")));
     assert_eq!((&envelope["tenant"], &envelope["payload_bytes"]), (&json!("default"), &json!("ewp9")));
     assert_eq!(event(blocks[1]).0, "5");
     assert_eq!(error(blocks[2]), ("EVENT.LAGGED".into(), "watch lagged; resync required".into()));
@@ -258,7 +258,7 @@ async fn a_host_that_goes_away_ends_its_subscriptions_with_a_word() {
     let head =
         format!("GET /v1/subscribe?selector=prefix: HTTP/1.1\r\nhost: localhost:{}\r\n\r\n", live.address.port());
     stream.write_all(head.as_bytes()).await.unwrap();
-    until(&mut stream, "\"seq\":5").await;
+    until(&mut stream, "\"seq\":\"5\"").await;
     live.stop();
     until(&mut stream, "PROVIDER.UNAVAILABLE").await;
     // The time to drain is long, so this ends only if nothing goes on.

@@ -193,7 +193,7 @@ impl Filling<'_> {
             self.reads += 1;
             self.last = Some(Place::Event { record: record.key, index });
             let tenant = Some(event.tenant.as_str());
-            if is_in_time && self.query.matches(event.kind.as_str(), &event.id, tenant) {
+            if is_in_time && self.query.matches(record.actor(event), event.kind.as_str(), &event.id, tenant) {
                 self.items.push(record.view(event));
             }
         }

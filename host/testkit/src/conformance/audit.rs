@@ -158,7 +158,7 @@ pub async fn lines_are_found_by_kind_id_and_time(store: &impl Store) {
     let none = AuditQuery::default();
     assert_eq!(found(none.clone()).await, ["TxReplayRequested m-1"], "events have to be asked for");
     assert_eq!(found(of_kind("TxDead")).await, ["TxDead m-2", "TxDead m-1"]);
-    let of_id = AuditQuery { id: Some("m-1".into()), ..none };
+    let of_id = AuditQuery { object: Some(Glob::literal("m-1")), ..none };
     assert_eq!(
         found(of_id.clone()).await,
         ["TxDead m-1", "TxRetry m-1", "TxReplayRequested m-1", "TxBegin m-1"],
@@ -166,6 +166,25 @@ pub async fn lines_are_found_by_kind_id_and_time(store: &impl Store) {
     );
     let within = AuditQuery { since: Some(at(5)), until: Some(at(20)), ..of_id };
     assert_eq!(found(within).await, ["TxRetry m-1", "TxReplayRequested m-1"]);
+}
+
+pub async fn the_trail_is_read_by_who_what_and_when(store: &impl Store) {
+    for n in 0..9 {
+        store.audit(&act(n, None)).await.unwrap();
+    }
+    let retried = TxEvent { actor: Some(Arc::from("ann")), ..event(TxEventKind::Replay, "acme", "m-3") };
+    write(store, &[record(100, 0, vec![event(TxEventKind::Begin, "acme", "m-3"), retried])]).await;
+    let found = async |filter: &str| all(store, &AuditQuery::parse(filter, at(9)).unwrap(), 100).await;
+    let kinds = async |filter: &str| found(filter).await.into_iter().map(|line| line.kind).collect::<Vec<_>>();
+    // Two acts each millisecond.
+    let span = AuditQuery { since: Some(at(3)), until: Some(at(6)), ..AuditQuery::default() };
+    assert_eq!(all(store, &span, 100).await, [8, 7, 6].map(|n| act(n, None)));
+    assert_eq!(found("age<6ms").await, [8].map(|n| act(n, None)));
+    assert_eq!(found("age>8ms").await, [1, 0].map(|n| act(n, None)));
+    assert_eq!(kinds("object=m-3").await, ["TxReplay", "TxBegin", "TxReplayRequested"]);
+    assert_eq!(kinds("object=m-3 actor=ann").await, ["TxReplay", "TxReplayRequested"]);
+    assert_eq!(kinds("object=m-3 actor=host-a").await, ["TxBegin"]);
+    assert!(found("actor=bob").await.is_empty());
 }
 
 pub async fn what_is_older_than_it_is_kept_goes_and_nothing_else(store: &impl Store) {

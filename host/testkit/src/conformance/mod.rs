@@ -133,6 +133,7 @@ macro_rules! store_conformance {
             audit: events_of_a_commit_that_does_not_go_in_are_not_there
             audit: acts_and_events_are_one_list_by_time_and_no_page_size_changes_it
             audit: lines_are_found_by_kind_id_and_time
+            audit: the_trail_is_read_by_who_what_and_when
             audit: what_is_older_than_it_is_kept_goes_and_nothing_else
             audit: a_cursor_of_another_list_is_refused
             kv: an_entry_comes_back_with_its_revision

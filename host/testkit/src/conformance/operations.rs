@@ -17,6 +17,7 @@ fn operation(id: &str, state: OperationState) -> Operation {
         filter: "code=HTTP.* age>1h".into(),
         step: Some("charge".into()),
         mode: Some(RetryMode::Retry),
+        not_before: Some(UnixMillis(T0.0 + 9)),
         tenant: Some("acme".into()),
         rate: 100,
         reason: "fixed the receiver".into(),

@@ -1,7 +1,6 @@
 //! Acts on dead letters: by filter the host does them, by id one after the other.
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -13,7 +12,7 @@ use crate::commands::saga::Mode;
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, lists, message, requests};
 use crate::exit::{CliError, Exit};
-use crate::output::{self, Format, counted_since, dead_letters, number, safe, text};
+use crate::output::{self, counted_since, dead_letters, number, safe, text};
 
 /// Kind of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -90,15 +89,15 @@ pub(super) async fn by_filter(
     request.extend(how.rate.map(|rate| ("rate".to_owned(), rate.into())));
     let operation = Operation { kind: act.kind, verb: act.verb, filter, request };
     let counted = operation.count(context).await?;
-    if how.dry_run {
-        return dry_run(context, &counted, act);
-    }
     let matched = counted.need("matched", Value::as_u64)?;
+    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
+    if how.dry_run {
+        return bulk::dry_run(context, &counted, &what, &VIEW);
+    }
     if matched == 0 && counted_since(&counted.body).is_none() {
         context.term.say("no dead letter matches: nothing to do");
         return Ok(());
     }
-    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
     bulk::confirm(context, &what, filter, how.yes)?;
     let Some(ended) = operation.carry_out(context, matched, how.detach).await? else { return Ok(()) };
     let id = ended.need("id", Value::as_str)?;
@@ -106,32 +105,10 @@ pub(super) async fn by_filter(
     bulk::verdict(&ended, Exit::Failed)
 }
 
-fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &DeadLetterAct) -> Result<(), CliError> {
-    let sample = match counted.body.get("sample") {
-        Some(Value::Array(sample)) => sample.clone(),
-        _ => Vec::new(),
-    };
-    match context.format {
-        Format::Json | Format::Jsonl => context.term.line(counted.text.trim_end()),
-        Format::Ids => output::list(context.term, Format::Ids, &sample, &VIEW),
-        Format::Table => {
-            let matched = counted.need("matched", Value::as_u64)?;
-            context.term.line(&format!("would {} {}", act.verb, dead_letters(matched, &counted.body)))?;
-            lists::tell_counted(context, &counted.body);
-            if !sample.is_empty() {
-                context.term.line("the first of them:")?;
-                output::list(context.term, Format::Table, &sample, &VIEW)?;
-            }
-            Ok(())
-        }
-    }
-}
-
 async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letters, how: &Bulk) -> Result<(), CliError> {
     let Letters { selection, kind } = letters;
     let ids = selection::read_ids(context, &selection.ids, selection.tenant.as_deref())?;
-    let pause = how.rate.filter(|rate| *rate > 0).map(|rate| Duration::from_secs_f64(1.0 / f64::from(rate)));
-    let mut pace = pause.map(tokio::time::interval);
+    let mut pace = selection::pace(how.rate);
     let bar = bulk::progress(context, ids.len() as u64, act.verb);
     let spared = Cell::new(0_u64);
     let broke_off =

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, less, moment, text, whole, words};
+use crate::output::{self, View, column, instant, less, moment, text, topic, whole, words};
 
 /// By error.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ const VIEW: View<'_> = View {
         less(1, column("TENANT", |item| text(item, "tenant"))),
         whole("CODE", |item| text(item, "code")),
         column("ERROR", |item| text(item, "signature")),
-        less(2, column("TOPIC", |item| text(item, "topic"))),
+        less(2, column("TOPIC", |item| topic(item, "topic"))),
         less(3, moment("FIRST", |item| instant(item, "first_at"))),
         moment("LATEST", |item| instant(item, "latest_at")),
         whole("EXAMPLE", |item| text(item, "example")),

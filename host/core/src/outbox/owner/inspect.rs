@@ -111,7 +111,21 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
-    /// As in JSON and in metrics.
+    pub const ALL: [Self; 11] = [
+        Self::Key,
+        Self::Retry,
+        Self::Schedule,
+        Self::Destination,
+        Self::Transport,
+        Self::NoRoute,
+        Self::Paused,
+        Self::Unclaimed,
+        Self::Rate,
+        Self::Trial,
+        Self::Turn,
+    ];
+
+    /// As in JSON, in filters and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Key => "key",
