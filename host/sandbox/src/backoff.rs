@@ -65,12 +65,7 @@ impl WasmBackoff {
     }
 
     /// Checks the configuration by the manifest's schema only.
-    pub(crate) fn new(
-        plugin: LoadedPlugin,
-        name: &str,
-        config: &Value,
-        generation: u32,
-    ) -> Result<Self, SandboxError> {
+    pub(crate) fn new(plugin: LoadedPlugin, name: &str, config: &Value, generation: u32) -> Result<Self, SandboxError> {
         let manifest = plugin.manifest();
         if manifest.world != World::Backoff {
             let (plugin, found) = (manifest.name.clone(), manifest.world);

@@ -120,7 +120,8 @@ async fn one_that_traps_in_its_probation_is_rolled_back_and_is_not_taken_again()
     let failed = life.records().find(|record| record.number == 2).unwrap();
     assert_eq!(failed.why.as_ref().unwrap().code, "PLUGIN.PROBATION_FAILED");
     let log = place.log(SHOP).await;
-    let lost = |line: &&PluginLogLine| line.generation == 2 && line.message.contains("an instance was lost: PLUGIN.TRAPPED");
+    let lost =
+        |line: &&PluginLogLine| line.generation == 2 && line.message.contains("an instance was lost: PLUGIN.TRAPPED");
     assert!(log.iter().filter(lost).count() >= 3, "{log:?}");
     let again = place.fleet.reload(SHOP, Reload::default()).await.unwrap_err();
     assert_eq!(again.code().as_str(), "PLUGIN.REMEMBERED_BAD");
