@@ -168,7 +168,7 @@ const RANGES: View<'_> = View {
 pub(super) async fn run(command: &Relay, context: &mut Context<'_>) -> Result<(), CliError> {
     let (act, name, report) = match command {
         Relay::List => {
-            let items = lists::SeqJson::in_value(context, &["v1", "relays"], &[]).await?;
+            let items = lists::whole(context, &["v1", "relays"], &[]).await?;
             return output::list(context.term, context.format, &items, &VIEW);
         }
         Relay::Show(name) => return show(&name.name, context).await,

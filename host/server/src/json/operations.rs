@@ -141,7 +141,8 @@ impl PartialSchema for Concerned {
         // A message that died has all that a message has: it is of two of them.
         let forms = [DeadLetterView::name(), SagaView::name(), MessageView::name()];
         let forms = forms.into_iter().map(Ref::from_schema_name);
-        let about = "One that a bulk act would concern: a dead letter or a message without payload, or a saga without steps.";
+        let about =
+            "One that a bulk act would concern: a dead letter or a message without payload, or a saga without steps.";
         forms.fold(AnyOfBuilder::new(), AnyOfBuilder::item).description(Some(about)).into()
     }
 }

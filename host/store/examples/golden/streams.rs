@@ -213,7 +213,8 @@ pub async fn put(making: &mut Making, store: &SurrealStore) {
         json!({ "last_seq": "1", "named_to": "1" }),
     );
     let taken = json!({ "kind": "event", "event_id": "door-1", "stream": "golden.door", "code": "EVENT.ID_TAKEN" });
-    let refused = json!({ "kind": "event", "event_id": "refused", "relay": RELAY, "seq": "7", "code": "GOLDEN.REFUSED" });
+    let refused =
+        json!({ "kind": "event", "event_id": "refused", "relay": RELAY, "seq": "7", "code": "GOLDEN.REFUSED" });
     making.get("dead letters of streams", "/v1/dead-letters?filter=kind%3Devent", json!({ "items": [taken, refused] }));
     let range = json!({ "stream": "golden.purged", "tenant": "acme", "from": "1", "to": "2" });
     making.get("what a relay never had", &format!("/v1/relays/{RELAY}/overtaken"), json!({ "items": [range] }));

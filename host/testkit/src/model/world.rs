@@ -11,6 +11,7 @@ use super::host::Host;
 use super::ledger::{At, Ledger};
 use super::options::{Options, Outcome};
 use super::past::Past;
+use super::rates::Sent;
 use super::rng::Rng;
 use super::setup::{Setup, TOPICS, WALL_START};
 use super::stats::Stats;
