@@ -145,9 +145,9 @@ async fn sealed_chunks_are_not_looked_at_for_merging_and_the_index_takes_one_str
     for name in ["a", "b"] {
         upkeep.notes.take_in(&stream(name)).unwrap().front = Some(front);
     }
-    let looks = wanted(&mut upkeep, &["a", "b"], &[64; 200], &settings);
+    let looks = wanted(&mut upkeep, &["a", "b"], &[64; 100], &settings);
     assert!(looks.iter().all(|(_, stage)| *stage != Stage::Merge), "{looks:?}");
-    assert_eq!(upkeep.notes.get(&stream("a")).unwrap().sealed_to, 200 * 64);
+    assert_eq!(upkeep.notes.get(&stream("a")).unwrap().sealed_to, 100 * 64);
     for name in ["a", "b"] {
         upkeep.notes.get_mut(&stream(name)).unwrap().is_queued = false;
     }
