@@ -29,9 +29,8 @@ async fn a_component_that_was_rolled_back_gives_way_to_the_last_good_one_at_the_
     })
     .await;
     let bad = slot.life().bad_digests().next().unwrap().clone();
-    let json = place.folder.path().join("state").join("orders.json");
     let written = async {
-        while !std::fs::read_to_string(&json).is_ok_and(|text| text.contains(&bad.digest) && text.contains("1.0.0")) {
+        while !place.remembered().is_some_and(|text| text.contains(&bad.digest) && text.contains("1.0.0")) {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     };
@@ -70,9 +69,7 @@ async fn a_last_good_component_that_was_tampered_with_isnt_used() {
         files.find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
     };
     let written = async {
-        while find().is_none()
-            || !std::fs::read_to_string(state.join("orders.json")).is_ok_and(|text| text.contains("ROLLED_BACK"))
-        {
+        while find().is_none() || !place.remembered().is_some_and(|text| text.contains("ROLLED_BACK")) {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     };
@@ -98,10 +95,8 @@ async fn a_bundled_component_is_the_last_good_one_too() {
     let staged = place.fleet.stage(World::Transport, place.spec(quick()), plugin, false).await.unwrap();
     place.fleet.swap(staged).await.unwrap();
     place.fleet.roll_back("orders", "a mistake").await.unwrap();
-    let json = place.folder.path().join("state").join("orders.json");
     let written = async {
-        while !std::fs::read_to_string(&json)
-            .is_ok_and(|text| text.contains("ROLLED_BACK") && text.contains("\"bundled\": true"))
+        while !place.remembered().is_some_and(|text| text.contains("ROLLED_BACK") && text.contains("\"bundled\": true"))
         {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }

@@ -133,6 +133,15 @@ impl Place {
         put(&self.file(), bytes);
     }
 
+    /// What is written down of the transport's plugins for the next start; its file is named by the transport and the host's seal.
+    pub fn remembered(&self) -> Option<String> {
+        let mut files = std::fs::read_dir(self.folder.path().join("state")).ok()?.filter_map(Result::ok);
+        let begins = format!("{NAME}-");
+        let of = |name: &str| name.starts_with(&begins) && name.ends_with(".json");
+        let file = files.find(|file| file.file_name().to_str().is_some_and(of))?;
+        std::fs::read_to_string(file.path()).ok()
+    }
+
     pub fn spec(&self, policy: SlotPolicy) -> TransportSpec {
         let settings = EndpointSettings { config: json!({}), policy, ..EndpointSettings::new(NAME) };
         TransportSpec { source: ComponentSource::File(self.file()), endpoint: EndpointSpec::new(settings) }
