@@ -266,7 +266,9 @@ impl Window {
                     .range(seq + 1..)
                     .filter(|(behind, due)| **due <= at && self.is_of_one_key(seq, **behind));
                 let behind: Vec<u64> = behind.map(|(behind, _)| *behind).collect();
-                self.again.retain(|waiting, _| !behind.contains(waiting));
+                for behind in behind {
+                    self.again.remove(&behind);
+                }
                 self.again.insert(seq, at);
             }
             RelayOutcome::Refused(why) => {
