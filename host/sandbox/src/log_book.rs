@@ -161,7 +161,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_goes_on_from_next_misses_nothing_and_reads_nothing_twice() {
         let page = LogPage::new(UnixMillis(7));
-        ["one", "two", "three"].map(|word| page.write(entry(word)));
+        ["one", "two", "three"].into_iter().for_each(|word| {
+            page.write(entry(word));
+        });
         let first = page.read(all(2)).await;
         assert_eq!(words(&first), ["one", "two"]);
         let second = page.read(PluginLogAsked { after: first.next, ..all(2) }).await;

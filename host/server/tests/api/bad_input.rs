@@ -94,7 +94,7 @@ async fn a_message_without_an_event_type_is_refused_as_invalid_outbox_and_nothin
     let good = r#"{"topic":"bus:orders.created","payload":1}"#;
     let bad = r#"{"topic":"bus:orders.created","payload":1,"event_type":""}"#;
     for body in [bad.to_owned(), format!(r#"{{"messages":[{good},{bad}]}}"#)] {
-        let answer = api.post("/v1/messages", &body).await;
+        let answer = api.post("/v1/messages", body.clone()).await;
         assert_eq!(answer.problem(), (400, "INVALID_OUTBOX".to_owned()), "{body}: {}", answer.text);
     }
     assert_eq!(api.get("/v1/messages").await.json()["items"], serde_json::json!([]));

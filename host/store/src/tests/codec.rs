@@ -55,6 +55,7 @@ prop_compose! {
         (occurred_at, created_at, same, not_before, expires_at)
             in (instant(), instant(), any::<bool>(), option::of(instant()), option::of(instant())),
         statements in option::of(any::<[u8; 32]>().prop_map(Box::new)),
+        replays in prop_oneof![Just(0_u32), any::<u32>()],
     ) -> Message {
         Message {
             id: MessageId::new(id).unwrap(),
@@ -72,6 +73,7 @@ prop_compose! {
             not_before,
             expires_at,
             statements,
+            replays,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::output::{View, column, instant, less, moment, text, topic, whole};
 #[command(after_help = "Examples:\n  \
     waybill dead list\n  \
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
-    waybill dead list --filter 'error="*answered 422*" since=2026-12-01T14:00:00Z'\n  \
+    waybill dead list --filter 'error=\"*answered 422*\" since=2026-12-01T14:00:00Z'\n  \
     waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'kind=inbox consumer=ship'\n  \
     waybill dead list --filter 'kind=event relay=bus'\n  \

@@ -211,7 +211,7 @@ fn a_quote_holds_spaces_and_an_apostrophe_within_a_word_is_one() {
     }
 }
 
-fn message(topic: &str) -> Message {
+fn message(topic: &str) -> Arc<Message> {
     let new = NewMessage { topic: topic.to_owned(), ..NewMessage::default() };
     new.check(UnixMillis(0), 0).unwrap().message
 }
@@ -291,11 +291,8 @@ fn what_is_dead_or_finished_waits_for_nothing() {
     let filter = Filter::parse("waits=*", UnixMillis(0)).unwrap();
     assert!(DeadKind::ALL.iter().all(|kind| !filter.may_take(*kind)));
     assert!(filter.takes_message(&message("bus:x"), UnixMillis(0)));
-    let scheduled = Found::Scheduled(Arc::new(Scheduled {
-        shard: ShardId(0),
-        due: UnixMillis(5),
-        message: Arc::new(message("bus:x")),
-    }));
+    let scheduled =
+        Found::Scheduled(Arc::new(Scheduled { shard: ShardId(0), due: UnixMillis(5), message: message("bus:x") }));
     let takes = |text| Filter::parse(text, UnixMillis(0)).unwrap().takes_found(&scheduled);
     assert!(takes("waits=schedule") && takes("waiting=sched*") && !takes("waits=retry"));
 }
