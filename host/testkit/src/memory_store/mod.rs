@@ -18,6 +18,7 @@ mod query;
 mod sagas;
 mod statements;
 mod stream_blobs;
+mod stream_fates;
 mod stream_lists;
 mod streams;
 mod tables;

@@ -56,9 +56,9 @@ mod tests {
     use super::*;
 
     /// A host that tells one fate after the other, with a line of the log between, and then goes away.
-    struct Told(Mutex<Vec<Fate>>);
+    struct Scripted(Mutex<Vec<Fate>>);
 
-    impl Place for Told {
+    impl Place for Scripted {
         async fn load(&self, _: &Path, _: &str) -> Result<Loaded, CliError> {
             Ok(Loaded { generation: 4, log_from: 0 })
         }
@@ -90,7 +90,7 @@ mod tests {
     async fn read(fates: &[Fate]) -> Vec<String> {
         let written = Written::default();
         let mut term = Term { err: Box::new(written.clone()), ..Term::of_process() };
-        let told = Told(Mutex::new(fates.to_vec()));
+        let told = Scripted(Mutex::new(fates.to_vec()));
         let loaded = Loaded { generation: 4, log_from: 0 };
         // It goes on for ever.
         let followed = follow("hook", &told, &loaded, &mut term);

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use waybill_core::seq_json::SeqJson;
 use waybill_testkit::api::{Api, Reply};
+use waybill_testkit::seq_json::SeqJson;
 
 use crate::demo::insistent::post;
 
