@@ -92,6 +92,7 @@ impl Endpoint {
             config,
             host_id,
             instances: settings.instances.max(1),
+            message_ids: settings.message_ids,
             wants: Mutex::new(Wants::Nothing),
             plugin,
             provision: settings.provision,

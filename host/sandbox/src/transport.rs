@@ -145,7 +145,8 @@ impl Transport for WasmTransport {
         }
         let fits = fitting(&batch, &self.limits());
         // Made here, on the caller's task: the instance's own has enough to do.
-        let messages = batch.iter().take(fits).map(convert::message).collect();
+        let ids = &self.lanes.endpoint.message_ids;
+        let messages = batch.iter().take(fits).map(|delivery| convert::message(delivery, ids)).collect();
         drop(batch);
         match self.lanes.ask(lane, Work::Send { batch: messages, sink }, deadline).await? {
             Answer::Outcomes(mut outcomes) => {

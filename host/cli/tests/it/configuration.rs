@@ -126,6 +126,7 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[[tenant]]\nname = \"a\"\nburst = 5\n", "CONFIG.BAD_VALUE", "waybill.toml:1:1", "no effect without rate"),
         ("[[tenant]]\nname = \"a\"\nrate = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:3:8", "1 to 1000000"),
         ("[audit]\nkeep = \"1h\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "at least 1day"),
+        ("[transport.a]\nplugin = \"noop\"\nmessage_id = \"x\"\n", "CONFIG.BAD_VALUE", "waybill.toml:3:14", "one id"),
         ("[transport.a]\ninstances = 2\n", "CONFIG.MISSING", "waybill.toml:1:12", "plugin"),
         ("[transport.a]\nplugin = \"htpp\"\n", "CONFIG.PLUGIN_MISSING", "waybill.toml:2:10", "did you mean \"http\"?"),
         (

@@ -4,6 +4,7 @@
 //! these types, and whoever it takes effect in (sandbox, engine) is handed them whole.
 
 mod limits;
+mod message_ids;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub use limits::{
     CALL_TIME_MAX, CONNECTIONS_UNGRANTED_MAX, CPU_PER_CALL_UNGRANTED_MAX, HOSTCALL_BYTES_MIN, LimitOverlay, LimitRow,
     LimitUnit, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_UNGRANTED_MAX, PluginLimits,
 };
+
+pub use message_ids::MessageIds;
 
 /// How long a new generation is watched, unless the configuration says otherwise.
 const PROBATION_DEFAULT: Duration = Duration::from_secs(60);
@@ -43,6 +46,8 @@ pub struct EndpointSettings {
     pub watch: bool,
     /// How a new version takes over.
     pub policy: SlotPolicy,
+    /// How a transport's messages are named on the wire.
+    pub message_ids: MessageIds,
     /// Messages of a transport that are sent a second; none = as many as there are.
     pub rate: Option<Rate>,
 }
@@ -60,6 +65,7 @@ impl Default for EndpointSettings {
             sha256: None,
             watch: false,
             policy: SlotPolicy::default(),
+            message_ids: MessageIds::default(),
             rate: None,
         }
     }

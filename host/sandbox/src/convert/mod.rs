@@ -14,6 +14,7 @@ use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action
 use waybill_core::annotation::{Annotation, Carried};
 use waybill_core::code::Code;
 use waybill_core::const_text::has;
+use waybill_core::endpoint::MessageIds;
 use waybill_core::inbox::dlq::{WIRE_ID_HEADER, id_on_wire};
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
@@ -44,7 +45,7 @@ macro_rules! known_to_authors {
 waybill_core::annotation_rows!(known_to_authors);
 
 /// One delivery as a guest gets it.
-pub(crate) fn message(delivery: &Delivery) -> wit::Message {
+pub(crate) fn message(delivery: &Delivery, ids: &MessageIds) -> wit::Message {
     let message = &*delivery.message;
     let id = id_on_wire(message);
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
@@ -68,7 +69,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     attributes.extend(delivery.attributes.iter().cloned());
     let member = |annotation| message.annotation(annotation).map(str::to_owned);
     wit::Message {
-        id: id.to_owned(),
+        id: ids.on_wire(id).into_owned(),
         tenant: message.tenant.as_str().to_owned(),
         topic: message.topic.as_str().to_owned(),
         destination: delivery.destination.clone(),
