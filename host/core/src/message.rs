@@ -34,6 +34,15 @@ impl Payload {
             Self::Blob { bytes, .. } => *bytes as usize,
         }
     }
+
+    /// The bytes, unless they lie beside the message.
+    pub fn inline(&self) -> Option<&[u8]> {
+        match self {
+            Self::Inline(bytes) => Some(bytes),
+            Self::Blob { .. } => None,
+        }
+    }
+
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -6,7 +6,7 @@ use crate::annotation::Annotation;
 use crate::annotation_rows;
 use crate::glob::Glob;
 use crate::ids::{ConsumerName, InboundId, ShardId, Tenant};
-use crate::outbox::filter::{ErrorGlob, FilterError, annotation, conditions};
+use crate::outbox::filter::{Contents, ErrorGlob, FilterError, annotation, conditions};
 use crate::port::inbox_store::InboxFilter;
 use crate::time::UnixMillis;
 
@@ -15,7 +15,7 @@ macro_rules! fields {
         concat!(
             "consumer, source, context, subject, tenant, key, id, code, error, ",
             $(stringify!($name), ", ",)*
-            "(with = and * as a wildcard), since, until (of its receipt, e.g. since=2026-12-01T14:00:00Z), age (since it was received, \
+            "header.NAME, payload.PATH (with = and * as a wildcard), since, until (of its receipt, e.g. since=2026-12-01T14:00:00Z), age (since it was received, \
              with > or <, e.g. age>1h)"
         )
     };
@@ -41,6 +41,8 @@ pub struct StoredFilter {
     pub error: Option<ErrorGlob>,
     /// `correlation_id=` and the like; of no message that hasn't the text.
     pub annotations: Vec<(Annotation, Glob)>,
+    /// `header.NAME=`, `payload.PATH=`.
+    pub contents: Contents,
     /// Received before this instant (`age>1h`, `until=`).
     pub before: Option<UnixMillis>,
     /// Received after this instant (`age<1h`, `since=`).
@@ -53,6 +55,9 @@ impl StoredFilter {
         let mut filter = Self::default();
         for condition in conditions(text, FIELDS, now)? {
             if condition.narrow(&mut filter.before, &mut filter.after) {
+                continue;
+            }
+            if filter.contents.narrow(&condition)? {
                 continue;
             }
             let value = condition.value.as_str();
@@ -125,6 +130,7 @@ impl StoredFilter {
                 .all(|(annotation, glob)| message.annotation(*annotation).is_some_and(|text| glob.matches(text)))
             && self.before.is_none_or(|before| message.received_at < before)
             && self.after.is_none_or(|after| message.received_at > after)
+            && self.contents.take(&message.headers, Some(&message.payload))
     }
 }
 

@@ -5,16 +5,19 @@
 //! | file | holds |
 //! |---|---|
 //! | `conditions` | reading conditions: what all filters have in common |
+//! | `contents` | headers, and fields of payloads |
 //! | `texts` | texts that are compared as they were typed and as they are shown |
 //! | `takes` | what a filter takes of dead letters; of messages elsewhere: [`crate::outbox::found`] |
 
 mod conditions;
+mod contents;
 mod takes;
 #[cfg(test)]
 mod tests;
 mod texts;
 
 pub use conditions::{Condition, FilterError, INSTANTS, conditions, instant};
+pub use contents::Contents;
 pub use texts::{ErrorGlob, TopicGlob, signature};
 
 use crate::annotation::Annotation;
@@ -58,6 +61,8 @@ pub struct Filter {
     pub relay: Option<Glob>,
     /// `correlation_id=` and the like; not of stuck sagas and events, and of no message that hasn't the text.
     pub annotations: Vec<(Annotation, Glob)>,
+    /// `header.NAME=`, `payload.PATH=`; not of stuck sagas and events.
+    pub contents: Contents,
     /// `waits=`: what a message waits for. Dead letters and finished messages wait for nothing. Of messages in the order only their
     /// owners know it, so nothing here looks at it.
     pub waits: Option<Glob>,
@@ -72,7 +77,7 @@ macro_rules! fields {
         concat!(
             "tenant, topic, key, id, code, error, state, waits, kind, definition, step, consumer, source, context, relay, ",
             $(stringify!($name), ", ",)*
-            "since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, e.g. age>1h); all but these with = and * as a wildcard"
+            "header.NAME, payload.PATH (e.g. payload.order.id=4711), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, e.g. age>1h); all but these with = and * as a wildcard"
         )
     };
 }
@@ -134,6 +139,9 @@ impl Filter {
             if condition.narrow(&mut filter.before, &mut filter.after) {
                 continue;
             }
+            if filter.contents.narrow(&condition)? {
+                continue;
+            }
             let value = condition.value.as_str();
             if let Some(annotation) = annotation(&condition.field) {
                 filter.annotations.push((annotation, Glob::new(value)));
@@ -189,7 +197,7 @@ impl Filter {
         let of_sagas = self.definition.is_some() || self.step.is_some();
         let of_inbox = self.consumer.is_some() || self.source.is_some() || self.context.is_some();
         let of_events = self.relay.is_some();
-        let has_no_texts = self.key.is_none() && self.annotations.is_empty();
+        let has_no_texts = self.key.is_none() && self.annotations.is_empty() && self.contents.is_empty();
         let is_open = match kind {
             DeadKind::Message => !of_sagas && !of_inbox && !of_events,
             DeadKind::Saga => !of_inbox && !of_events && has_no_texts && !self.without_sagas,

@@ -27,6 +27,7 @@ impl Filter {
                 .all(|(annotation, glob)| message.annotation(*annotation).is_some_and(|text| glob.matches(text)))
             && self.before.is_none_or(|before| at < before)
             && self.after.is_none_or(|after| at > after)
+            && self.contents.take(&message.headers, message.payload.inline())
     }
 
     /// Whether a dead letter matches.
@@ -80,6 +81,7 @@ impl Filter {
             && holds(&self.state, dead.state.word())
             && self.before.is_none_or(|before| dead.died_at < before)
             && self.after.is_none_or(|after| dead.died_at > after)
+            && self.contents.take(&message.headers, Some(&message.payload))
     }
 
     /// Whether an event matches that couldn't be numbered or relayed: its topic is its stream, its id is its place.
