@@ -276,8 +276,10 @@ pub trait EnqueueService: Send + Sync + 'static {
 /// The messages that a bulk act would concern.
 #[derive(Clone, Debug, Default)]
 pub struct WaitingView {
-    /// How many there are.
+    /// How many there are; a lower bound where counting ended at its bound.
     pub matched: u64,
+    /// Set where it did: when the last message was enqueued that was looked at.
+    pub counted_since: Option<UnixMillis>,
     /// The first of them, without payload.
     pub sample: Vec<MessageView>,
 }

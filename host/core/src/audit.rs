@@ -43,7 +43,7 @@ impl AuditQuery {
                 "object" | "id" => &mut query.object,
                 _ => return Err(condition.unknown(FIELDS)),
             };
-            *slot = Some(Glob::new(&condition.value));
+            condition.once(slot, Glob::new(&condition.value))?;
         }
         query.since = after.map(|after| UnixMillis(after.0.saturating_add(1)));
         Ok(query)

@@ -15,8 +15,8 @@ use fit::{Fitted, GAP};
 pub use crate::config::size::format_size;
 pub use fit::{Head, cut};
 pub use words::{
-    ago, counted_since, dead_letters, instant, number, plain, plugin, safe, safe_lines, scheduled_until, short_digest,
-    shortened, size, text, topic, words,
+    ago, counted_since, dead_letters, instant, messages, number, plain, plugin, safe, safe_lines, scheduled_until,
+    short_digest, shortened, size, text, topic, words,
 };
 
 /// How results are written.

@@ -83,6 +83,12 @@ pub fn dead_letters(count: u64, counted: &Value) -> String {
     format!("{at_least}{}", number(count, "dead letter", "dead letters"))
 }
 
+/// The same of messages that wait.
+pub fn messages(count: u64, counted: &Value) -> String {
+    let at_least = if counted_since(counted).is_some() { "at least " } else { "" };
+    format!("{at_least}{}", number(count, "message", "messages"))
+}
+
 /// A size for people: three digits or so, and a unit.
 pub fn size(bytes: u64) -> String {
     match bytes {

@@ -540,6 +540,18 @@ fn a_bulk_act_is_counted_asked_for_and_watched() {
     assert_eq!(host.ask(async |host| host.view("acme", "d-3").await.state), MessageState::Purged);
 }
 
+#[test]
+fn a_bulk_act_of_one_tenant_leaves_the_others_alone() {
+    let host = TestHost::shop();
+    let done = ask(&host, &["dead", "replay", "--filter", "code=HTTP.*", "--tenant", "other", "--yes"]).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    assert!(done.err.contains("no dead letter matches"), "{}", done.err);
+    let done = ask(&host, &["dead", "replay", "--filter", "code=HTTP.*", "--tenant", "acme", "--yes"]).run();
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    let operation = host.ask(async |host| host.outbox.operations(None, 1).await.unwrap().remove(0));
+    assert_eq!(operation.tenant.as_deref(), Some("acme"));
+}
+
 /// The plan first; nothing is applied without a yes, and a conflict is exit 4 whatever else was done.
 #[test]
 fn provisioning_is_planned_asked_for_and_applied() {

@@ -67,7 +67,7 @@ impl StoredFilter {
             }
             let slot = match condition.field.as_str() {
                 "error" | "last_error" => {
-                    filter.error = Some(ErrorGlob::new(value));
+                    condition.once(&mut filter.error, ErrorGlob::new(value))?;
                     continue;
                 }
                 "consumer" | "consumer_name" => &mut filter.consumer,
@@ -80,7 +80,7 @@ impl StoredFilter {
                 "code" | "error_code" => &mut filter.code,
                 _ => return Err(condition.unknown(FIELDS)),
             };
-            *slot = Some(Glob::new(value));
+            condition.once(slot, Glob::new(value))?;
         }
         Ok(filter)
     }

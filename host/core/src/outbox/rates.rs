@@ -21,7 +21,7 @@ const BOOKED: Duration = Duration::from_millis(20);
 /// A booking that wasn't used for so long lapses.
 const LAPSES: Duration = Duration::from_secs(1);
 /// Parts that a token is reckoned in.
-const TOKEN: u128 = 1_000_000_000;
+const TOKEN: i128 = 1_000_000_000;
 
 /// A bound of messages a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,18 +32,18 @@ pub struct Rate {
 }
 
 impl Rate {
-    fn cap(self) -> u128 {
-        u128::from(self.burst.get()) * TOKEN
+    fn cap(self) -> i128 {
+        i128::from(self.burst.get()) * TOKEN
     }
 
     /// What comes in this time.
-    fn in_time(self, time: Duration) -> u128 {
-        time.as_nanos().saturating_mul(u128::from(self.per_second.get()))
+    fn in_time(self, time: Duration) -> i128 {
+        i128::try_from(time.as_nanos()).unwrap_or(i128::MAX).saturating_mul(i128::from(self.per_second.get()))
     }
 
     /// How long so much takes to come.
-    fn time_for(self, parts: u128) -> Duration {
-        let nanos = parts.div_ceil(u128::from(self.per_second.get()));
+    fn time_for(self, parts: i128) -> Duration {
+        let nanos = parts.max(0).unsigned_abs().div_ceil(u128::from(self.per_second.get()));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
@@ -81,7 +81,8 @@ struct Booking {
 #[derive(Debug)]
 struct Bucket {
     rate: Rate,
-    parts: u128,
+    /// Below 0 where shards looked at one instant and together took more than there was: it is paid back before more goes.
+    parts: i128,
     /// When `parts` was reckoned.
     at: Monotonic,
     bookings: BTreeMap<ShardId, Booking>,
@@ -101,23 +102,23 @@ impl Bucket {
     }
 
     /// Booked by others than this shard.
-    fn booked_beside(&self, shard: Option<ShardId>) -> u128 {
+    fn booked_beside(&self, shard: Option<ShardId>) -> i128 {
         let others = self.bookings.iter().filter(|(other, _)| Some(**other) != shard);
-        others.map(|(_, booking)| u128::from(booking.tokens) * TOKEN).sum()
+        others.map(|(_, booking)| i128::from(booking.tokens) * TOKEN).sum()
     }
 
     /// Messages that this shard may send now.
     fn allowed(&mut self, shard: ShardId, now: Monotonic) -> usize {
         self.fill(now);
         let due = self.bookings.get(&shard).filter(|booking| booking.from <= now).map_or(0, |booking| booking.tokens);
-        let free = self.parts.saturating_sub(self.booked_beside(Some(shard)));
-        let mine = free.max(self.parts.min(u128::from(due) * TOKEN)) / TOKEN;
+        let free = self.parts - self.booked_beside(Some(shard));
+        let mine = free.max(self.parts.min(i128::from(due) * TOKEN)).max(0) / TOKEN;
         usize::try_from(mine).unwrap_or(usize::MAX)
     }
 
     fn take(&mut self, shard: ShardId, now: Monotonic) {
         self.fill(now);
-        self.parts = self.parts.saturating_sub(TOKEN);
+        self.parts -= TOKEN;
         if let Some(booking) = self.bookings.get_mut(&shard) {
             booking.tokens -= 1;
             if booking.tokens == 0 {
@@ -135,7 +136,7 @@ impl Bucket {
             Some(_) => self.coming(TOKEN),
             None => {
                 let tokens = self.rate.booked();
-                let from = self.coming(self.booked_beside(None) + u128::from(tokens) * TOKEN);
+                let from = self.coming(self.booked_beside(None) + i128::from(tokens) * TOKEN);
                 self.bookings.insert(shard, Booking { tokens, from });
                 from
             }
@@ -146,8 +147,8 @@ impl Bucket {
     }
 
     /// When so much is there.
-    fn coming(&self, parts: u128) -> Monotonic {
-        self.at + self.rate.time_for(parts.saturating_sub(self.parts))
+    fn coming(&self, parts: i128) -> Monotonic {
+        self.at + self.rate.time_for(parts - self.parts)
     }
 
     fn empty(&mut self, now: Monotonic) -> Option<Empty> {
@@ -299,6 +300,18 @@ mod tests {
         assert_eq!(send(&rates, A, 100), (1, Some(at(300))));
         assert_eq!(send(&rates, A, 200).0, 0);
         assert_eq!(send(&rates, B, 200).0, 1);
+    }
+
+    /// Two threads ask before either takes.
+    #[test]
+    fn what_shards_took_together_beyond_the_bucket_is_paid_back() {
+        let rates = rates(10, 5);
+        let (a, b) = (rates.allowed(acme, A, at(0)), rates.allowed(acme, B, at(0)));
+        assert_eq!((a, b), (5, 5));
+        (0..a).for_each(|_| rates.take(acme, A, at(0)));
+        (0..b).for_each(|_| rates.take(acme, B, at(0)));
+        assert_eq!(rates.allowed(acme, A, at(500)), 0, "five are owed");
+        assert_eq!(rates.allowed(acme, A, at(600)), 1);
     }
 
     #[test]

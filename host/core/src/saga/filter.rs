@@ -53,7 +53,7 @@ impl SagaFilter {
                     continue;
                 }
                 "reason" | "error" | "last_error" => {
-                    filter.reason = Some(ErrorGlob::new(value));
+                    condition.once(&mut filter.reason, ErrorGlob::new(value))?;
                     continue;
                 }
                 "tenant" => &mut filter.tenant,
@@ -64,7 +64,7 @@ impl SagaFilter {
                 "code" | "error_code" => &mut filter.code,
                 _ => return Err(condition.unknown(FIELDS)),
             };
-            *slot = Some(Glob::new(value));
+            condition.once(slot, Glob::new(value))?;
         }
         Ok(filter)
     }

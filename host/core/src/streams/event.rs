@@ -123,11 +123,13 @@ pub struct EventLimits {
     pub payload_bytes_max: usize,
     /// Versions that the stream takes, first and last; none = any.
     pub schema_versions: Option<(u32, u32)>,
+    /// The event lies in the store, where only what a text may be at all was asked when it came: its `type_url` is taken as it is.
+    pub is_stored: bool,
 }
 
 impl Default for EventLimits {
     fn default() -> Self {
-        Self { payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT, schema_versions: None }
+        Self { payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT, schema_versions: None, is_stored: false }
     }
 }
 
@@ -183,7 +185,9 @@ impl Event {
         for (field, text) in texts {
             optional(field, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
         }
-        if let Body::Any { type_url, .. } = &self.body {
+        if let Body::Any { type_url, .. } = &self.body
+            && !limits.is_stored
+        {
             optional("payload.type_url", type_url, TEXT_BYTES_MAX)?;
         }
         self.check_headers()?;

@@ -24,6 +24,8 @@ use crate::shard::{OperatorCommand, OwnerQuery, ShardHandle};
 const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Messages of one page when they are only counted.
 const COUNT_PAGE: usize = 1_000;
+/// Pages of one count: past them it is a lower bound, for nothing starts before it is counted.
+const COUNT_PAGES_MAX: usize = 100;
 
 #[async_trait]
 impl MessageService for Outbox {
@@ -55,10 +57,11 @@ impl MessageService for Outbox {
     ) -> Result<WaitingView, ServiceError> {
         let Some(filter) = self.filter(tenant, filter)? else { return Ok(WaitingView::default()) };
         let waiting = Waiting::new(filter, moved_to);
-        let (mut found, mut cursor) = (WaitingView::default(), None);
-        loop {
+        let (mut found, mut cursor, mut last) = (WaitingView::default(), None, self.context.clock.now().wall);
+        for _ in 0..COUNT_PAGES_MAX {
             let page = waiting.page(self, cursor.as_deref(), COUNT_PAGE).await?;
             found.matched += page.items.len() as u64;
+            last = page.items.last().map_or(last, |message| message.created_at.0);
             let room = sample.saturating_sub(found.sample.len());
             found.sample.extend(page.items.into_iter().take(room));
             cursor = page.next_cursor;
@@ -66,6 +69,7 @@ impl MessageService for Outbox {
                 return Ok(found);
             }
         }
+        Ok(WaitingView { counted_since: Some(last), ..found })
     }
 
     async fn cancel(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError> {

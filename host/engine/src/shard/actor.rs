@@ -73,6 +73,8 @@ pub(super) struct Actor {
     newer: Option<StoreError>,
     metered_at: Instant,
     pub awaited: Awaited,
+    /// The lane that sent last.
+    pub served: Option<(TransportId, u32)>,
 }
 
 impl Actor {
@@ -101,6 +103,7 @@ impl Actor {
             newer: None,
             metered_at: now,
             awaited: Awaited::default(),
+            served: None,
         };
         let live = actor.context.live();
         let paused: Vec<TransportId> = live.iter().map(|(id, _)| id).filter(|id| live.is_paused(*id)).collect();
@@ -254,7 +257,7 @@ impl Actor {
             return;
         }
         if !self.needs_preparation()
-            && !self.owner.is_urgent()
+            && !self.owner.is_urgent(self.now().mono)
             && self.owner.waiting_settlements() > 0
             && self.linger_until.is_some_and(|until| until > Instant::now())
         {

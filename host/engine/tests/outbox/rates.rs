@@ -124,3 +124,22 @@ async fn another_rate_counts_at_once_and_none_lets_everything_go() {
     world.main.until(|log| log.of_tenant("acme").len() == 200).await;
     assert!(world.clock.wall().since(before) < seconds(1));
 }
+
+/// What a rate lets go is little: the first lane would take all of it.
+#[tokio::test(start_paused = true)]
+async fn each_lane_of_a_rated_transport_has_its_turn() {
+    let world = World::new();
+    world.main.set_limits(|limits| limits.lanes = 2);
+    let host = world
+        .start_with(|config| {
+            config.endpoints.push(EndpointSettings { rate: Some(rate(10, 1)), ..EndpointSettings::new("main") });
+        })
+        .await;
+    host.send((0..2_000).map(|n| of_tenant(&n.to_string(), "big"))).await;
+    let began = world.clock.wall();
+    host.send((0..20).map(|n| of_tenant(&n.to_string(), "small"))).await;
+    world.main.until(|log| log.of_tenant("small").len() == 20).await;
+    let time = world.clock.wall().since(began);
+    assert!(time < seconds(10), "20 messages beside a busy tenant, at 10 a second, took {time:?}");
+    assert!(sent(&world, "big") < 200, "the backlog was still there");
+}

@@ -234,8 +234,11 @@ impl WasmParticipant {
         match self.step(name, &input) {
             Ok(info) if info.compensates => {}
             Ok(_) => {
-                let reason = format!("step {name:?} has no compensation: name another function to undo it");
-                return StepAnswer::by_host(StepError::Permanent(Fault::new(Code::PLUGIN_NO_COMPENSATION, reason)));
+                // A definition that names it was refused without one: the component was changed since, and may be again.
+                let reason = format!("step {name:?} has no compensation now: load a component that has it");
+                let scope = format!("fn:{}/{name}", self.calls.endpoint.name);
+                let fault = Fault::new(Code::PLUGIN_NO_COMPENSATION, reason);
+                return StepAnswer::by_host(StepError::Blocked { scope, fault });
             }
             Err(error) => return StepAnswer::by_host(error),
         }

@@ -14,6 +14,9 @@ use super::Slot;
 use super::pinned::{Pinned, is_untried, rolled_back};
 use crate::participant::StepAnswer;
 
+/// What a component lacks that serves: known before it became live, so it says nothing of how it does.
+const LACKS: [Code; 2] = [Code::PLUGIN_NO_STEP, Code::PLUGIN_NO_COMPENSATION];
+
 /// A participant whose plugin can be replaced: a call under way ends on the generation that it began on. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ParticipantSlot(pub(crate) Slot);
@@ -46,8 +49,8 @@ impl ParticipantSlot {
     fn heard<T>(&self, number: u32, answer: &StepAnswer<T>) {
         match &answer.result {
             _ if answer.by_guest => self.0.0.heard(number, None),
-            // It can't be opened, or its breaker is open. That it lacks a step was known before it became live.
-            Err(StepError::Blocked { fault, .. }) if fault.code != Code::PLUGIN_NO_STEP.as_str() => {
+            // It can't be opened, or its breaker is open.
+            Err(StepError::Blocked { fault, .. }) if !LACKS.iter().any(|code| fault.code == code.as_str()) => {
                 self.0.0.failed(number, fault);
             }
             // What was lost is told by the instance; the rest says nothing of the plugin.

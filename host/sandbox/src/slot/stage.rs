@@ -175,6 +175,10 @@ impl Staged {
             () = slot.closed.cancelled() => Err(SwapError::Closed { endpoint }),
         };
         tried?;
+        if !self.force {
+            // Sagas may have begun meanwhile.
+            slot.check_needs(&self.recipe.steps).await?;
+        }
         if self.force && slot.life.lock().forget_bad(&digest) {
             slot.memory.bad_no_more(&slot.name, &digest);
         }

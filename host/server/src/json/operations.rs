@@ -42,8 +42,9 @@ pub struct OperationOut {
     pub state: OperationStateOut,
     /// How many matched when it began.
     pub matched: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
-    /// entered the order before this instant nothing was counted; it is worked on all the same.
+    /// Set when the counting ended after a bounded number of messages. `matched` is then a lower bound. Dead letters are counted the latest
+    /// first: of what entered the order before this instant nothing was counted; messages that wait as they are listed: it is the instant of
+    /// the last one; it is worked on all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
     /// How many are done.
@@ -116,8 +117,9 @@ pub struct DryRun {
     pub dry_run: bool,
     /// How many match now.
     pub matched: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
-    /// entered the order before this instant nothing was counted.
+    /// Set when the counting ended after a bounded number of messages. `matched` is then a lower bound. Dead letters are counted the latest
+    /// first: of what entered the order before this instant nothing was counted; messages that wait as they are listed: it is the instant of
+    /// the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
     /// The first of them, in the order they would be taken.

@@ -62,7 +62,8 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
         let moved_to = asked.not_before.map(|at| at.0);
         let found = app.service.waiting_messages(tenant.as_ref(), &filter, moved_to, SAMPLE_MAX).await?;
         let sample = found.sample.into_iter().map(|message| Concerned::Message(Box::new(message))).collect();
-        return ok(&DryRun { dry_run: true, matched: found.matched, counted_since: None, sample });
+        let counted_since = found.counted_since.map(Instant);
+        return ok(&DryRun { dry_run: true, matched: found.matched, counted_since, sample });
     }
     if asked.dry_run {
         let counted = app.service.count_dead(tenant.as_ref(), &filter).await?;

@@ -167,6 +167,7 @@ mod tests {
         "2194e671edc4350cc8d27c87fd256b9c0996761c936002c780eebfde624e5512",
         "d4264c27c7034e1d183f84da2e08971c54098c34de7fe9a6d7caa0ef86bbd5fa",
         "62697a5369c0fba02cca5c2074d33afca66bf84fd12f54eedb31bccc88315b1c",
+        "e76897a3f6d8fcbbee3357a89e4fa527dfee3167ff972b4318da702dbfbc0aac",
     ];
 
     #[test]

@@ -71,7 +71,7 @@ pub(in crate::commands) async fn run(
     context: &mut Context<'_>,
 ) -> Result<(), CliError> {
     match &letters.selection.filter {
-        Some(filter) => by_filter(context, act, filter, how).await,
+        Some(filter) => by_filter(context, act, filter, letters.selection.tenant.as_deref(), how).await,
         None => by_ids(context, act, letters, how).await,
     }
 }
@@ -81,10 +81,12 @@ pub(super) async fn by_filter(
     context: &mut Context<'_>,
     act: &DeadLetterAct,
     filter: &str,
+    tenant: Option<&str>,
     how: &Bulk,
 ) -> Result<(), CliError> {
     let filter = bulk::whole(filter);
     let mut request = Map::new();
+    request.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant.into())));
     request.insert("reason".to_owned(), act.text.as_str().into());
     request.extend(how.rate.map(|rate| ("rate".to_owned(), rate.into())));
     let operation = Operation { kind: act.kind, verb: act.verb, filter, request };

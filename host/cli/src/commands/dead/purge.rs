@@ -34,5 +34,5 @@ pub(super) async fn run(args: &Purge, context: &mut Context<'_>) -> Result<(), C
         mode: None,
         spares_quarantined: false,
     };
-    acts::by_filter(context, &act, &args.filter, &args.bulk).await
+    acts::by_filter(context, &act, &args.filter, None, &args.bulk).await
 }

@@ -7,7 +7,7 @@ use crate::commands::bulk::{self, Bulk, Operation};
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, message, requests};
 use crate::exit::{CliError, Exit};
-use crate::output::{self, number, safe, text};
+use crate::output::{self, counted_since, messages, number, safe, text};
 
 pub(super) struct MessageAct {
     /// Name of the act on one, in the API.
@@ -51,11 +51,11 @@ async fn by_filter(
     let operation = Operation { kind: act.many, verb: act.verb, filter, request };
     let counted = operation.count(context).await?;
     let matched = counted.need("matched", Value::as_u64)?;
-    let what = format!("{} {}", act.verb, number(matched, "message", "messages"));
+    let what = format!("{} {}", act.verb, messages(matched, &counted.body));
     if how.dry_run {
         return bulk::dry_run(context, &counted, &what, &VIEW);
     }
-    if matched == 0 {
+    if matched == 0 && counted_since(&counted.body).is_none() {
         context.term.say("no message that waits matches: nothing to do");
         return Ok(());
     }

@@ -14,6 +14,12 @@ use crate::output::{self, Format, View, column, instant, less, moment, prose, te
 /// Longest that a host is asked to wait for a line, at most half of what an answer may take.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
+/// Lines that a host answers at most, which are more than it keeps.
+const KEPT_MAX: u64 = 1_000;
+
+/// Between two questions to a host that doesn't answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Between two questions for more.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -28,8 +34,8 @@ pub struct Logs {
     /// Go on with what comes, until Ctrl-C
     #[arg(long, short)]
     pub follow: bool,
-    /// Most lines at once
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    /// Most lines to begin with, the latest
+    #[arg(long, value_name = "N", default_value_t = KEPT_MAX, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub limit: u64,
 }
 
@@ -47,16 +53,19 @@ const VIEW: View<'_> = View {
 
 /// Writes the lines that are kept, and then those that come.
 pub(super) async fn run(args: &Logs, context: &mut Context<'_>) -> Result<(), CliError> {
-    let mut answer = read(&context.client, &args.name, 0, args.limit, Duration::ZERO).await?;
+    let mut answer = read(&context.client, &args.name, 0, KEPT_MAX, Duration::ZERO).await?;
+    let items = answer.need("items", Value::as_array)?;
+    let latest = items.len().saturating_sub(usize::try_from(args.limit).unwrap_or(usize::MAX));
     if !args.follow {
-        return output::list(context.term, context.format, answer.need("items", Value::as_array)?, &VIEW);
+        return output::list(context.term, context.format, items.get(latest..).unwrap_or_default(), &VIEW);
     }
     let wait = WAIT_MAX.min(context.client.timeout() / 2);
+    let mut skipped = latest;
     loop {
         if let Some(missed) = missed(&answer) {
             context.term.say(&missed);
         }
-        for item in answer.need("items", Value::as_array)? {
+        for item in answer.need("items", Value::as_array)?.iter().skip(std::mem::take(&mut skipped)) {
             match context.format.followed() {
                 Format::Table => context.term.line(&line(item))?,
                 format => output::list(context.term, format, std::slice::from_ref(item), &VIEW)?,
@@ -66,7 +75,23 @@ pub(super) async fn run(args: &Logs, context: &mut Context<'_>) -> Result<(), Cl
         let next = answer.need("next", Value::as_u64)?;
         // A host that has many who wait answers at once.
         tokio::time::sleep(PAUSE).await;
-        answer = read(&context.client, &args.name, next, args.limit, wait).await?;
+        answer = read_on(args, context, next, wait).await?;
+    }
+}
+
+/// Asks for what comes, through a restart of the host: numbers of lines grow over it.
+async fn read_on(args: &Logs, context: &mut Context<'_>, next: u64, wait: Duration) -> Result<Answer, CliError> {
+    let mut is_told = false;
+    loop {
+        match read(&context.client, &args.name, next, KEPT_MAX, wait).await {
+            Err(error @ (ClientError::Unreachable { .. } | ClientError::TimedOut { .. })) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    context.term.complain(&format!("{error}\nit is asked again until it answers"));
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            answer => return Ok(answer?),
+        }
     }
 }
 

@@ -49,6 +49,17 @@ impl Condition {
         true
     }
 
+    /// Takes it up where one value is taken: a second one would silently take the first one's place, and an act would take more than was
+    /// asked.
+    pub fn once<T>(&self, slot: &mut Option<T>, value: T) -> Result<(), FilterError> {
+        match slot.replace(value) {
+            None => Ok(()),
+            Some(_) => {
+                Err(self.refuse(format!("{} stands twice, and it takes one value: join them with *", self.field)))
+            }
+        }
+    }
+
     pub fn refuse(&self, cause: impl Into<String>) -> FilterError {
         FilterError { condition: self.text.clone(), cause: cause.into() }
     }

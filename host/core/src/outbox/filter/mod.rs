@@ -149,20 +149,21 @@ impl Filter {
             }
             let slot = match condition.field.as_str() {
                 "topic" | "subject" | "original_subject" => {
-                    filter.topic = Some(TopicGlob::new(value));
+                    condition.once(&mut filter.topic, TopicGlob::new(value))?;
                     continue;
                 }
                 "error" | "last_error" => {
-                    filter.error = Some(ErrorGlob::new(value));
+                    condition.once(&mut filter.error, ErrorGlob::new(value))?;
                     continue;
                 }
+                // What an act is for is put behind a filter as its last word: of these two that one counts.
                 "state" | "status" => {
                     filter.state = Some(state(&condition)?);
                     continue;
                 }
                 "waits" | "waiting" => {
                     let words = WaitKind::ALL.map(WaitKind::as_str);
-                    filter.waits = Some(one_of(&condition, value, &words)?);
+                    condition.once(&mut filter.waits, one_of(&condition, value, &words)?)?;
                     continue;
                 }
                 "kind" => {
@@ -182,7 +183,7 @@ impl Filter {
                 "relay" => &mut filter.relay,
                 _ => return Err(condition.unknown(FIELDS)),
             };
-            *slot = Some(Glob::new(value));
+            condition.once(slot, Glob::new(value))?;
         }
         Ok(filter)
     }

@@ -296,3 +296,15 @@ fn what_is_dead_or_finished_waits_for_nothing() {
     let takes = |text| Filter::parse(text, UnixMillis(0)).unwrap().takes_found(&scheduled);
     assert!(takes("waits=schedule") && takes("waiting=sched*") && !takes("waits=retry"));
 }
+
+/// The second would take the first one's place, and an act would take more than was asked.
+#[test]
+fn a_field_that_takes_one_value_stands_once() {
+    for text in ["topic=bus:mails.* topic=*.test", "id=order-* id=*-17", "error=a error=b", "code=A error_code=B"] {
+        let error = Filter::parse(text, UnixMillis(0)).unwrap_err().to_string();
+        assert!(error.contains("stands twice"), "{text}: {error}");
+    }
+    assert!(
+        Filter::parse("since=2026-01-01 since=2026-01-02 correlation_id=a* correlation_id=*b", UnixMillis(0)).is_ok()
+    );
+}

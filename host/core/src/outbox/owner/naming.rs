@@ -9,7 +9,7 @@ use super::scheduler::Lane;
 use super::slots::SlotState;
 use super::{Owner, Rule, Sending};
 use crate::ids::{KeyHash, Seq, Tenant};
-use crate::time::{Now, UnixMillis};
+use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Messages that are named ahead for a lane of which nothing is known yet.
 const AHEAD_AT_FIRST: usize = 16;
@@ -220,11 +220,21 @@ impl Owner {
     }
 
     /// Whether messages are ready whose lane has nothing left that is named. One that waits for a rate wants none before that has
-    /// something.
-    pub(super) fn wants_names(&self) -> bool {
+    /// something, or before others of it may go beside those that wait.
+    pub(super) fn wants_names(&self, now: Monotonic) -> bool {
         let is_starved = |lane: &Lane| self.naming.lanes.get(lane).is_none_or(|lane| lane.named.is_empty());
-        let waits = |lane: &Lane| self.rated.get(lane).is_some_and(|lane| lane.is_whole);
-        self.naming.on && self.our_ready_lanes().any(|lane| is_starved(&lane) && !waits(&lane))
+        self.naming.on
+            && self.our_ready_lanes().any(|lane| match self.rated.get(&lane) {
+                Some(rated) => !rated.is_whole && self.room_for_names(lane, now) > 0,
+                None => is_starved(&lane),
+            })
+    }
+
+    /// How many more a lane may have named. Those whose rate lets nothing go take no room: others would wait behind them.
+    fn room_for_names(&self, lane: Lane, now: Monotonic) -> usize {
+        let Some(listed) = self.naming.lanes.get(&lane) else { return AHEAD_AT_FIRST };
+        let blocked = listed.all().filter(|seq| !self.is_allowed(*seq, now)).count();
+        listed.ahead.saturating_sub(listed.len() - blocked)
     }
 
     /// What the next commit has to name: what is being sent, what is named and waits, who is on trial, and of each lane's
@@ -236,8 +246,7 @@ impl Owner {
             }
             let lanes: Vec<Lane> = self.our_ready_lanes().collect();
             for lane in lanes {
-                let listed = self.naming.lanes.get(&lane);
-                let room = listed.map_or(AHEAD_AT_FIRST, |lane| lane.ahead.saturating_sub(lane.len()));
+                let room = self.room_for_names(lane, now.mono);
                 self.name_in_turn(lane, room, now);
             }
         }

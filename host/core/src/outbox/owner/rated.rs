@@ -56,12 +56,34 @@ impl Owner {
 
     /// A lane had nothing to send: if that is because of rates, it is tried again when these have something.
     pub(super) fn wait_for_rates(&mut self, lane: Lane, now: Monotonic) {
-        let waits = |bounded: &Bounded| self.waiting_in(lane, bounded) > 0;
+        let waits = |bounded: &Bounded| self.waits_in(lane, bounded);
         let Some(due) = self.config.rates.book(waits, self.config.shard, now) else { return };
         let may_go = |tenant: &Tenant| self.allowed(|| Bounded::Tenant(tenant.clone()), now) > 0;
         let is_whole = self.allowed(|| Bounded::Transport(lane.0), now) == 0
             || !self.scheduler.ready_in(lane).any(|(tenant, _)| may_go(tenant));
         self.rated.insert(lane, RatedLane { due, is_whole });
+    }
+
+    /// Whether a ready message of a lane is bounded by a rate. It is asked under the lock of all shards: it counts nothing.
+    fn waits_in(&self, lane: Lane, bounded: &Bounded) -> bool {
+        match bounded {
+            Bounded::Transport(transport) => {
+                *transport == lane.0
+                    && (self.scheduler.ready_in(lane).next().is_some() || self.named_in(lane).next().is_some())
+            }
+            Bounded::Tenant(tenant) => {
+                let is_theirs = |seq: Seq| self.slots.get(&seq).is_some_and(|slot| slot.message.tenant == *tenant);
+                self.scheduler.ready_of(lane, tenant) > 0 || self.named_in(lane).any(is_theirs)
+            }
+        }
+    }
+
+    /// A lane waited for a rate, and now that this has something nothing is named to take it: the next commit, which is at once, names
+    /// some.
+    pub(super) fn want_names_again(&mut self, lane: Lane, waited: Option<RatedLane>, now: Monotonic) {
+        if self.naming.is_on() && waited.is_some_and(|waited| waited.is_whole) && !self.rated.contains_key(&lane) {
+            self.rated.insert(lane, RatedLane { due: now, is_whole: false });
+        }
     }
 
     /// Ready messages of a lane that a rate bounds.

@@ -48,7 +48,7 @@ impl Owner {
         now: Now,
     ) -> Vec<Sending> {
         let lane = (transport, lane);
-        self.rated.remove(&lane);
+        let waited = self.rated.remove(&lane);
         if self.releasing || now.mono >= self.deadline {
             return Vec::new();
         }
@@ -56,6 +56,7 @@ impl Owner {
         let out = self.take_allowed(lane, messages, bytes, busy, now);
         if out.is_empty() {
             self.wait_for_rates(lane, now.mono);
+            self.want_names_again(lane, waited, now.mono);
         }
         out
     }

@@ -19,6 +19,8 @@ pub(super) const RESCHEDULE: &str = "reschedule_messages";
 
 /// Messages read in one page.
 const PAGE: usize = 100;
+/// What is moved to now may fail and wait again when its page is read once more, and would be moved twice: each is a page of its own.
+const PAGE_OF_MOVES: usize = 1;
 
 /// The messages that an operation is about, and what is done to them.
 pub(super) struct WaitingMessages {
@@ -56,10 +58,11 @@ impl Task for WaitingMessages {
 
     async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
         let found = outbox.waiting_messages(self.tenant.as_ref(), &self.filter, self.waiting.moved_to, 0).await?;
-        Ok(Counted { value: found.matched, since: None })
+        Ok(Counted { value: found.matched, since: found.counted_since })
     }
     async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<MessageView>, ServiceError> {
-        self.waiting.page(outbox, cursor, PAGE).await
+        let limit = if self.waiting.moved_to.is_some() { PAGE_OF_MOVES } else { PAGE };
+        self.waiting.page(outbox, cursor, limit).await
     }
     async fn act(&self, outbox: &Outbox, message: &MessageView) -> Result<Outcome, ServiceError> {
         let tenant = Tenant::new(&message.tenant)?;
