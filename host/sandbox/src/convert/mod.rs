@@ -250,7 +250,7 @@ mod tests {
             seq: Seq(1),
             attributes: vec![("exchange".to_owned(), "events".to_owned())],
         };
-        let got = message(&delivery);
+        let got = message(&delivery, &MessageIds::default());
         assert!(got.attributes.contains(&delivery.attributes[0]), "{:?}", got.attributes);
         let shown = format!("{got:?}").replace('-', "_");
         for annotation in Annotation::ALL {
@@ -270,15 +270,18 @@ mod tests {
         let first = first.check(UnixMillis(0), 0).unwrap().message;
         let replay = std::sync::Arc::new(first.replayed().replayed());
         for (sent, told) in [(first, None), (replay, Some("2"))] {
-            let got = message(&Delivery {
-                message: sent,
-                payload: bytes::Bytes::new(),
-                destination: "x".to_owned(),
-                attempt: 1,
-                lease_epoch: 1,
-                seq: Seq(1),
-                attributes: Vec::new(),
-            });
+            let got = message(
+                &Delivery {
+                    message: sent,
+                    payload: bytes::Bytes::new(),
+                    destination: "x".to_owned(),
+                    attempt: 1,
+                    lease_epoch: 1,
+                    seq: Seq(1),
+                    attributes: Vec::new(),
+                },
+                &MessageIds::default(),
+            );
             let value = got.attributes.iter().find(|(name, _)| name == "replay").map(|(_, value)| value.as_str());
             assert_eq!((value, got.attempt), (told, 1));
         }

@@ -79,7 +79,6 @@ fn field(value: &Value, path: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::outbox::filter::Filter;
     use crate::time::UnixMillis;
 
