@@ -54,8 +54,8 @@ async fn what_was_asked_stands_before_what_came_of_it() {
         assert_eq!((event.actor.as_str(), event.tenant.as_deref()), ("ops", Some("acme")), "{event:?}");
         assert_eq!(event.detail["reason"], "tidying", "{event:?}");
     }
-    assert_eq!((&trail[0].detail["before"], &trail[0].detail["events"]), (&3.into(), &serde_json::Value::Null));
-    assert_eq!((&trail[1].detail["events"], &trail[1].detail["first"]), (&2.into(), &3.into()));
+    assert_eq!((&trail[0].detail["before"], &trail[0].detail["events"]), (&"3".into(), &serde_json::Value::Null));
+    assert_eq!((&trail[1].detail["events"], &trail[1].detail["first"]), (&2.into(), &"3".into()));
 }
 
 #[tokio::test(start_paused = true)]
