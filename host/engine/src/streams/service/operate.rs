@@ -28,9 +28,7 @@ impl Streams {
         let (this, stream) = (self.clone(), act.stream.clone());
         let work = async move { this.shard_of(&stream)?.purge(stream.clone(), before).await };
         let asked = Asked::of_stream(kind, act, detail);
-        let led_to = |acted: &StreamActed| {
-            json!({ "events": acted.events, "first": SeqJson(acted.first), "last": SeqJson(acted.last) })
-        };
+        let led_to = |acted: &StreamActed| json!({ "events": acted.events, "first": SeqJson(acted.first), "last": SeqJson(acted.last) });
         self.audited(asked, work, led_to).await
     }
 
