@@ -139,7 +139,7 @@ impl Prometheus {
     async fn start(dir: &Path, host: &Api) -> Self {
         let config = std::fs::read_to_string(example("prometheus.yml")).unwrap();
         let target = host.base().strip_prefix("http://").unwrap();
-        let replaced = config.replace("127.0.0.1:7070", target).replace("_interval: 15s", "_interval: 1s");
+        let replaced = config.replace("127.0.0.1:7070", target).replace("_interval: 15s", "_interval: 3s");
         assert!(replaced.contains(target) && !replaced.contains("15s"), "the example is written in another way");
         std::fs::write(dir.join("prometheus.yml"), replaced).unwrap();
         std::fs::copy(example("waybill.rules.yml"), dir.join("waybill.rules.yml")).unwrap();
@@ -234,8 +234,15 @@ async fn the_board_and_the_alerts_answer_in_prometheus_beside_a_running_host() {
     {
         let query = target["expr"].as_str().unwrap().replace("$__rate_interval", "1m").replace("$instance", ".*");
         assert!(!query.contains('$'), "{query}: a variable that Grafana would fill in");
-        let found = prometheus.ask(&query).await;
-        assert!(!found.is_empty() || is_absent(&query), "{query} finds nothing");
+        let mut found = prometheus.ask(&query).await;
+        if !is_absent(&query) {
+            // A scrape that came too late on a busy machine leaves a gap.
+            until(&query, async || {
+                found = prometheus.ask(&query).await;
+                !found.is_empty()
+            })
+            .await;
+        }
         // A legend that names a label which isn't there would be empty.
         for label in
             target["legendFormat"].as_str().unwrap().split("{{").skip(1).filter_map(|rest| rest.split("}}").next())
@@ -259,7 +266,9 @@ async fn the_board_and_the_alerts_answer_in_prometheus_beside_a_running_host() {
         assert_eq!(rule["health"], "ok", "{rule}");
     }
     let state = |name: &str| rules.iter().find(|rule| rule["name"] == name).unwrap()["state"].clone();
-    assert_eq!((state("WaybillDown"), state("WaybillNotReady")), (json!("inactive"), json!("inactive")));
+    for name in ["WaybillDown", "WaybillNotReady"] {
+        assert_ne!(state(name), json!("firing"), "{name}");
+    }
     assert!(host.terminate(PATIENCE).await.unwrap().success());
 }
 

@@ -204,7 +204,7 @@ mod tests {
         described.extend(units::SHOWN.iter().map(|shown| shown.recorded));
         let (mut missing, mut recorded) = (BTreeSet::new(), BTreeSet::new());
         for (source, text) in sources.iter().zip(&texts) {
-            for name in macro_names(text) {
+            for name in macro_names(text.split("#[cfg(test)]").next().unwrap_or_default()) {
                 if !described.contains(name.as_str()) {
                     missing.insert(format!("{name} ({})", source.strip_prefix(host).unwrap().display()));
                 }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use waybill_testkit::process::find_program;
+use waybill_testkit::toolchains;
 use xtask::cargo::Repository;
 
 /// Installs all that the test programs need and this machine lacks.
@@ -30,7 +31,13 @@ pub fn for_tests() -> Result<()> {
     }
     // Makes components of JavaScript and Python.
     python_venv()?;
-    waybill_testkit::toolchains::install(&Repository::find()?.target)?;
+    let repository = Repository::find()?;
+    let tools = toolchains::install(&repository.target)?;
+    // Clients are generated with these.
+    let clients = repository.root.join("tests/clients");
+    let folder = |name: &str| repository.target.join("toolchains").join(name);
+    toolchains::environment(&folder("openapi-python"), &clients.join("python/requirements.txt"), None)?;
+    tools.locked_packages(&folder("openapi-typescript"), &clients.join("typescript/package.json"))?;
     Ok(())
 }
 

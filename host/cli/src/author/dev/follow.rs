@@ -23,6 +23,11 @@ async fn watch<T: Place>(name: &str, place: &T, loaded: &Loaded, term: &mut Term
     let mut known: Option<Fate> = None;
     loop {
         let fate = place.fate(loaded).await?;
+        let is_rolled_back = |fate: &Fate| matches!(fate, Fate::RolledBack { .. });
+        if is_rolled_back(&fate) && !known.as_ref().is_some_and(is_rolled_back) {
+            // What led to it was said before.
+            after = show_log(place, after, term).await?;
+        }
         if known.as_ref() != Some(&fate) {
             match (&fate, &known) {
                 (Fate::OnTrial { until }, _) => {
@@ -39,12 +44,17 @@ async fn watch<T: Place>(name: &str, place: &T, loaded: &Loaded, term: &mut Term
             }
             known = Some(fate);
         }
-        let log = place.log(after).await?;
-        log.lines.iter().for_each(|line| term.complain(line));
-        after = log.next;
+        after = show_log(place, after, term).await?;
         // A host that has many who wait answers at once.
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Shows the lines behind a number, and answers the last one's.
+async fn show_log<T: Place>(place: &T, after: u64, term: &mut Term) -> Result<u64, CliError> {
+    let log = place.log(after).await?;
+    log.lines.iter().for_each(|line| term.complain(line));
+    Ok(log.next)
 }
 
 #[cfg(test)]
@@ -113,8 +123,9 @@ mod tests {
                 "generation 4 is on probation until 12:01",
                 "line 0",
                 "line 1",
-                "error: generation 4 was rolled back, and hook is served by the one before it: PLUGIN.PROBATION_FAILED: 3 instances were lost",
                 "line 2",
+                "error: generation 4 was rolled back, and hook is served by the one before it: PLUGIN.PROBATION_FAILED: 3 instances were lost",
+                "line 3",
                 "hook is no longer followed: CLI.USAGE: the host is gone",
                 "  fix start it",
             ]
