@@ -17,7 +17,7 @@ client = Client(base_url=sys.argv[2])
 sent = enqueue.sync_detailed(client=client, body=NewMessage(topic=sys.argv[3], id="by-python", payload={"order": 1}))
 assert sent.status_code == 201, sent
 message = show_message.sync("by-python", client=client)
-assert isinstance(message, Message) and message.topic == sys.argv[3], message
+assert isinstance(message, Message) and message.topic == "http:" + sys.argv[3], message
 
 while not (listed := list_dead_letters.sync(client=client)).items:
     time.sleep(0.05)

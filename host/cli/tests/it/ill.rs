@@ -30,7 +30,7 @@ fn full_disk(path: &str) -> (u16, Value) {
         "/v1/transports" => list(json!([{
             "name": "http", "state": "ready", "breaker": "closed", "in_flight": 0, "lanes": 1, "health_detail": "",
         }])),
-        "/v1/outbox/blocked" | "/v1/relays" => list(json!([])),
+        "/v1/outbox/blocked" | "/v1/plugins" | "/v1/relays" => list(json!([])),
         _ => (507, full),
     }
 }

@@ -70,7 +70,9 @@ fn labels_in(source: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
         if !labels.trim().is_empty() && !labels.contains("=>") {
             continue;
         }
-        let names = labels.split("=>").filter_map(|before| before.trim_end().strip_suffix('"')?.rsplit('"').next());
+        // What stands behind the last arrow is a value.
+        let named = labels.rsplit_once("=>").map_or("", |(named, _)| named);
+        let names = named.split("=>").filter_map(|before| before.trim_end().strip_suffix('"')?.rsplit('"').next());
         found.entry(name.to_owned()).or_default().extend(names.map(str::to_owned));
     }
 }

@@ -31,11 +31,10 @@ impl EntryFilter {
             }
             let value = condition.value.as_str();
             match condition.field.as_str() {
-                "tenant" => condition.once(&mut filter.tenant, Glob::new(value))?,
-                "key" => condition.once(&mut filter.key, Glob::new(value))?,
+                "tenant" => filter.tenant = Some(Glob::new(value)),
+                "key" => filter.key = Some(Glob::new(value)),
                 "state" | "status" => {
-                    let state = one_of(&condition, value, &StateWord::ALL.map(StateWord::word))?;
-                    condition.once(&mut filter.state, state)?;
+                    filter.state = Some(one_of(&condition, value, &StateWord::ALL.map(StateWord::word))?);
                 }
                 _ => return Err(condition.unknown(FIELDS)),
             }

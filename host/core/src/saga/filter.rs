@@ -45,12 +45,11 @@ impl SagaFilter {
             let slot = match condition.field.as_str() {
                 "version" => {
                     let version = value.parse().map_err(|_| condition.refuse("a version is a number from 1"))?;
-                    condition.once(&mut filter.version, version)?;
+                    filter.version = Some(version);
                     continue;
                 }
                 "state" | "status" => {
-                    let state = one_of(&condition, value, &SagaState::ALL.map(SagaState::word))?;
-                    condition.once(&mut filter.state, state)?;
+                    filter.state = Some(one_of(&condition, value, &SagaState::ALL.map(SagaState::word))?);
                     continue;
                 }
                 "reason" | "error" | "last_error" => {

@@ -15,12 +15,13 @@ use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::outbox::preparation;
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
+use waybill_core::port::store::StoreError;
 use waybill_core::time::Now;
 
 use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
 use super::door::{self, Door};
+use super::load::Page;
 use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, SettlementReport};
 use super::openings::Awaited;
 use super::outside::Settler;
@@ -38,11 +39,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause after a read failed that the next commit needs.
 pub(super) const READ_PAUSE: Duration = Duration::from_millis(200);
 
-pub(super) enum Page {
-    Directory(Result<Vec<SegmentInfo>, StoreError>),
-    Segments(Result<Vec<StoredSegment>, StoreError>),
-}
-
 pub(super) struct Actor {
     pub context: Arc<Context>,
     pub sender: mpsc::UnboundedSender<Mail>,
@@ -59,8 +55,8 @@ pub(super) struct Actor {
     pub writes: usize,
     /// It carries messages to other doorsteps.
     pub forwards: bool,
-    load: UnderWay<(LoadRequest, Page)>,
-    load_again_at: Option<Instant>,
+    pub load: UnderWay<(LoadRequest, Page)>,
+    pub load_again_at: Option<Instant>,
     pub lanes: Lanes,
     pub door: Door,
     pub linger_until: Option<Instant>,
@@ -283,41 +279,6 @@ impl Actor {
         match built.commit {
             Some(commit) => self.send(commit),
             None => self.answer_door(),
-        }
-    }
-
-    fn try_load(&mut self) {
-        if !self.load.is_idle() || self.load_again_at.is_some_and(|at| at > Instant::now()) {
-            return;
-        }
-        let Some(request) = self.owner.next_load() else { return };
-        let store = Arc::clone(&self.context.stores.owner);
-        let shard = self.owner.shard();
-        self.load.begin(async move {
-            let page = match &request {
-                LoadRequest::Directory { from, limit } => Page::Directory(store.directory(shard, *from, *limit).await),
-                LoadRequest::Segments { firsts, .. } => Page::Segments(store.segments(shard, firsts).await),
-            };
-            (request, page)
-        });
-    }
-
-    fn take_page(&mut self, request: &LoadRequest, page: Page) {
-        let now = self.now();
-        match (request, page) {
-            (LoadRequest::Directory { from, limit }, Page::Directory(Ok(page))) => {
-                self.owner.directory_page(page, *from, *limit)
-            }
-            (_, Page::Segments(Ok(page))) => self.owner.segments_page(request, page, now),
-            (_, Page::Directory(Err(error)) | Page::Segments(Err(error))) => {
-                tracing::warn!(code = error.code().as_str(), %error, "can't read segments");
-                self.owner.load_failed();
-                self.load_again_at = Some(Instant::now() + READ_PAUSE);
-                if matches!(error, StoreError::NewerData(_)) {
-                    self.give_back(error);
-                }
-            }
-            (LoadRequest::Segments { .. }, Page::Directory(Ok(_))) => self.owner.load_failed(),
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `prepare` | reads that the next commit needs |
 //! | `door` | the doorstep: when to look, and who waits for a look |
 //! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
+//! | `load` | segments that are read into memory |
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
 //! | `fate` | from a transport's word to a settlement |
@@ -25,6 +26,7 @@ mod dispatch;
 mod door;
 mod fate;
 mod flight;
+mod load;
 mod mail;
 mod mine;
 mod openings;

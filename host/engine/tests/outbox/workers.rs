@@ -315,7 +315,7 @@ async fn a_worker_may_say_when_it_is_tried_again_within_bounds() {
     let world = World::new();
     let host = start(&world).await;
     host.send_one(out("a")).await;
-    for (asked, granted) in [(seconds(90), seconds(90)), (seconds(86_400), seconds(3_600))] {
+    for (asked, granted) in [(seconds(90), seconds(90)), (seconds(86_400), seconds(4_800))] {
         let claimed = host.claim_one("w").await;
         let at = world.clock.wall().plus(asked);
         let wish = SettleWish::Nack { fault: Fault::new("X", "x"), next_attempt_at: Some(at) };

@@ -8,6 +8,7 @@ use http::{HeaderValue, header};
 use waybill_api::workers::{
     CheckDedup, ClaimBody, ClaimRequest, Claimed, DedupChecked, SettleBody, SettleItem, SettleRequest, Settled,
 };
+use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
 use waybill_core::route::Pattern;
 
@@ -92,6 +93,10 @@ pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Requ
     let asked: SettleBody = body::json(&app, request).await?;
     if let Some(name) = &asked.worker_id {
         worker(name)?;
+    }
+    if let Some(name) = &asked.tenant {
+        // Also where each item names its own.
+        Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?;
     }
     count("items", asked.items.len())?;
     let mut items: Vec<SettleItem> = Vec::with_capacity(asked.items.len());

@@ -103,7 +103,9 @@ impl World {
         let expected = self.store.read(|tables| tables.streams.head(&append.stream).last);
         let exact = JointAppend::Exact(ExactAppend::new(append, expected, 1));
         let events = JointAppends { list: vec![exact], at: self.now };
-        self.ledger.left.insert(key.to_owned());
+        if !self.ledger.pended.contains(key) {
+            self.ledger.left.insert(key.to_owned());
+        }
         Answer::of(AnswerResult::Done { output, messages: Vec::new(), events })
     }
 
@@ -113,7 +115,11 @@ impl World {
             tenant: call.reference.key.tenant.clone(),
             id: SagaId::new(&call.context.saga_id).unwrap_or_else(|_| call.reference.key.id.clone()),
         };
-        self.ledger.applied.insert(call.context.idempotency_key(call.reference.way.direction()));
+        let executed = call.context.idempotency_key(call.reference.way.direction());
+        // A signal ends the step, and leaves nothing.
+        self.ledger.left.remove(&executed);
+        self.ledger.pended.insert(executed.clone());
+        self.ledger.applied.insert(executed);
         let (timeout, data) = (Some(Duration::from_millis(900)), Json::null());
         send(self, soon, Answer::of(AnswerResult::Pending { signal: Arc::from(signal.as_str()), timeout, data }));
         if self.rng.percent(70) {
