@@ -133,12 +133,12 @@ async fn acts_on_messages_are_operations_too() {
     assert_eq!((&dry["dry_run"], &dry["matched"]), (&json!(true), &json!(2)));
     assert_eq!(dry["sample"][0]["state"], "pending");
     let body =
-        r#"{"kind":"reschedule_messages","filter":"id=s-1","tenant":"acme","not_before":"2030-01-01T00:00:00Z"}"#;
+        r#"{"kind":"reschedule_messages","filter":"id=s-1","tenant":"acme","not_before":"2099-01-01T00:00:00Z"}"#;
     let done = ended(&api, body).await;
     assert_eq!((&done["kind"], &done["matched"], &done["done"]), (&json!("reschedule_messages"), &json!(1), &json!(1)));
-    assert_eq!(done["not_before"], "2030-01-01T00:00:00.000Z");
+    assert_eq!(done["not_before"], "2099-01-01T00:00:00.000Z");
     let moved = api.host.view("acme", "s-1").await.not_before;
-    assert_eq!(moved.map(|at| at.0.to_string()).as_deref(), Some("2030-01-01T00:00:00.000Z"));
+    assert_eq!(moved.map(|at| at.0.to_string()).as_deref(), Some("2099-01-01T00:00:00.000Z"));
     let done = ended(&api, r#"{"kind":"cancel_messages","filter":"id=*","tenant":"acme","reason":"over"}"#).await;
     assert_eq!((&done["matched"], &done["done"], &done["failed"]), (&json!(2), &json!(2), &json!(0)));
     for (tenant, id, state) in [
