@@ -28,7 +28,7 @@ for (;;) {
 const dead = await client.GET("/v1/dead-letters/{id}", { params: { path: { id: "by-typescript" } } });
 check(dead.data, dead.error);
 // The tag tells which it is, and with it what it has.
-if (dead.data.kind === "message") check(dead.data.topic === topic, dead.data);
+if (dead.data.kind === "message") check(dead.data.topic === `http:${topic}`, dead.data);
 else throw new Error(dead.data.kind);
 const replayed = await client.POST("/v1/dead-letters/{id}/replay", { params: { path: { id: "by-typescript" } }, body: {} });
 check(replayed.data?.kind === "message", replayed.error);
