@@ -65,11 +65,8 @@ async fn a_client_made_for_python_sends_reads_and_replays() {
     generate.args(["generate", "--meta", "none", "--config"]).arg(client("python/config.yaml"));
     let words = run(generate.arg("--path").arg(&scene.document).arg("--output-path").arg(&package)).await;
     // What it can't send are bodies that aren't JSON. Whatever it can't model would be missing from the client.
-    for line in
-        words.lines().filter(|line| line.contains("Unable") || line.contains("removal") || line.contains("Could not"))
-    {
-        panic!("{line}\n{words}");
-    }
+    let is_complaint = |line: &str| ["Unable", "removal", "Could not"].iter().any(|word| line.contains(word));
+    assert!(!words.lines().any(is_complaint), "{words}");
     let mut using = Command::new(programs.join("python3"));
     using.arg(client("python/use.py")).arg(scene.dir.path()).args([scene.api.base(), &scene.topic]);
     assert!(run(&mut using).await.ends_with("used\n"));

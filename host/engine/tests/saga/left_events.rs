@@ -206,7 +206,7 @@ async fn sagas_beside_a_hammered_stream_go_on_and_each_event_of_it_is_there_once
     for number in 0..8 {
         host.begin(&format!("hammer-{number}")).await;
     }
-    host.define(&definition(&steps(&["a", "b"]))).await;
+    host.define(&definition(&steps(&["a", "b"])).replace("version = 1", "version = 2")).await;
     for number in 0..8 {
         host.begin(&format!("calm-{number}")).await;
     }
