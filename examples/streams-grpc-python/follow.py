@@ -63,7 +63,7 @@ class Events:
                 break
             whole += len(line)
             event = json.loads(line)
-            self.latest[event["stream"]] = event["seq"]
+            self.latest[event["stream"]] = int(event["seq"])
         self.file.truncate(whole)
 
     def take(self, event):
@@ -71,8 +71,8 @@ class Events:
         if event.seq <= self.latest.get(event.stream, 0):
             return
         told = json_format.MessageToDict(event, preserving_proto_field_name=True)
-        # In protobuf's JSON a large number is a text.
-        told.update(seq=event.seq, ts_ms=event.ts_ms)
+        # In protobuf's JSON a large number is a text; so is `seq` in the host's own.
+        told.update(ts_ms=event.ts_ms)
         told.pop("resume_token", None)
         self.file.write(json.dumps(told).encode() + b"\n")
         self.file.flush()

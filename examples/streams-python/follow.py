@@ -60,12 +60,12 @@ class Events:
                 break
             whole += len(line)
             event = json.loads(line)
-            self.latest[event["stream"]] = event["seq"]
+            self.latest[event["stream"]] = int(event["seq"])
         self.file.truncate(whole)
 
     def take(self, event):
         """Writes an event, unless it is there: within a stream events come in the order of their numbers."""
-        stream, seq = event["stream"], event["seq"]
+        stream, seq = event["stream"], int(event["seq"])
         if seq <= self.latest.get(stream, 0):
             self.dropped += 1
             return

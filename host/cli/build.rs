@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 /// Folders and files, from the repository's root, and the prefix under which each is embedded.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 8] = [
     ("host/cli/templates", "templates"),
     ("wit", "wit"),
     ("plugins/sdk", "sdk"),
     ("plugins/Cargo.toml", "plugins/Cargo.toml"),
     ("plugins/Cargo.lock", "plugins/Cargo.lock"),
+    ("examples/transport-from-scratch/src", "ledger/src"),
+    ("examples/transport-from-scratch/tests", "ledger/tests"),
+    ("examples/transport-from-scratch/waybill-plugin.toml", "ledger/waybill-plugin.toml"),
 ];
 
 fn main() -> ExitCode {

@@ -126,6 +126,7 @@ pub fn delivery(number: u64, destination: &str) -> Delivery {
         not_before: None,
         expires_at: Some(UnixMillis(4_102_444_800_000)),
         statements: None,
+        replays: 0,
     };
     Delivery {
         message: Arc::new(message),

@@ -27,7 +27,8 @@ const PASSING = [408, 425, 429, 500, 502, 503, 504];
 interface Event {
   event_id: string;
   stream: string;
-  seq: number;
+  /** A number in quotes, so that it is exact. */
+  seq: string;
   [field: string]: unknown;
 }
 
@@ -53,7 +54,7 @@ class Resumed extends Error {}
 
 /** The file with the events: what was done for them, and so which of them were. */
 class Events {
-  readonly latest = new Map<string, number>();
+  readonly latest = new Map<string, bigint>();
   private readonly file: number;
 
   constructor(path: string) {
@@ -63,7 +64,7 @@ class Events {
     for (const line of text.subarray(0, whole).toString().split("\n")) {
       if (line) {
         const event: Event = JSON.parse(line);
-        this.latest.set(event.stream, event.seq);
+        this.latest.set(event.stream, BigInt(event.seq));
       }
     }
     this.file = openSync(path, "a");
@@ -72,9 +73,10 @@ class Events {
 
   /** Writes an event, unless it is there: within a stream events come in the order of their numbers. */
   take(event: Event): void {
-    if (event.seq <= (this.latest.get(event.stream) ?? 0)) return;
+    const seq = BigInt(event.seq);
+    if (seq <= (this.latest.get(event.stream) ?? 0n)) return;
     writeFileSync(this.file, `${JSON.stringify(event)}\n`);
-    this.latest.set(event.stream, event.seq);
+    this.latest.set(event.stream, seq);
   }
 
   sync(): void {
@@ -83,7 +85,7 @@ class Events {
 
   /** What the last numbers of all streams add up to. */
   count(): number {
-    return [...this.latest.values()].reduce((sum, seq) => sum + seq, 0);
+    return Number([...this.latest.values()].reduce((sum, seq) => sum + seq, 0n));
   }
 }
 

@@ -108,16 +108,19 @@ impl Transport for Ledger {
 }
 
 impl Ledger {
-    /// The connection that is there, or a new one after it was lost.
+    /// The connection that is there, or a new one. One that the ledger has ended meanwhile is found here, before a batch is written into
+    /// it and nobody knows what became of it.
     async fn connection(&self, deadline: Deadline) -> Result<Stream, PluginError> {
-        match self.stream.take() {
-            Some(stream) => Ok(stream),
-            None => self.connect(deadline).await,
+        if let Some(stream) = self.stream.take()
+            && stream.receive_ready().await.is_ok_and(|unasked| unasked.is_empty())
+        {
+            return Ok(stream);
         }
+        self.connect(deadline).await
     }
 
     async fn connect(&self, deadline: Deadline) -> Result<Stream, PluginError> {
-        let failed = |error: NetError| net::failure("LEDGER.CONNECT", &error);
+        let failed = |error: NetError| net::connect_failure("LEDGER.CONNECT", &self.config.address, &error);
         let timeout = deadline.at_most(self.config.silence).left().ok_or_else(|| failed(NetError::Timeout))?;
         let address = format!("tcp://{}", self.config.address);
         let stream = Stream::connect(&address, Options { timeout, tls: None }).await.map_err(failed)?;

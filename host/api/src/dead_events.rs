@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::service::MessageState;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::dead::StoredDead;
 use waybill_core::streams::envelope::{self, EventHead};
 use waybill_core::streams::wire::EnvelopeJson;
@@ -21,7 +22,7 @@ pub struct DeadEvent {
     pub tenant: String,
     pub stream: String,
     /// Its number in the stream; null where it never got one.
-    pub seq: Option<u64>,
+    pub seq: Option<SeqJson>,
     /// Relay whose broker refused it; null where it couldn't be numbered.
     pub relay: Option<String>,
     /// `dead`, or `quarantined` once an operator fenced it off.
@@ -56,7 +57,7 @@ impl DeadEvent {
             event_id: EventHead::of(stored.packed()).ok().map(|head| head.id.to_owned()),
             tenant: stream.tenant.to_string(),
             stream: stream.name.to_string(),
-            seq: stored.seq(),
+            seq: stored.seq().map(SeqJson),
             relay: stored.relay().map(ToString::to_string),
             state,
             code: why.code.clone(),

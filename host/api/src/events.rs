@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use waybill_core::error::{InputError, InputResult};
 use waybill_core::ids::EventId;
 use waybill_core::port::service::streams::{AppendRequest, Appended, EventInput, StreamError};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::event::Op;
 use waybill_core::streams::limits::COMMIT_EVENTS_MAX;
 use waybill_core::streams::name::StreamKey;
@@ -31,7 +32,7 @@ pub struct AppendBody {
     pub events: Vec<NewEventBody>,
     /// Append only if the stream ends at this number; 0 = it has never had an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_seq: Option<u64>,
+    pub expected_seq: Option<SeqJson>,
     /// Whose stream; `default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -92,7 +93,11 @@ impl AppendBody {
             let refused = |error: InputError| StreamError::Event { index, error: error.into() };
             event.into_input().map_err(refused)
         });
-        Ok(AppendRequest { stream, events: events.collect::<Result<_, _>>()?, expected_seq: self.expected_seq })
+        Ok(AppendRequest {
+            stream,
+            events: events.collect::<Result<_, _>>()?,
+            expected_seq: self.expected_seq.map(u64::from),
+        })
     }
 }
 
@@ -161,7 +166,7 @@ pub struct AppendedView {
     pub ids: Vec<String>,
     /// Their numbers, in the same order. Absent with 202: they will be numbered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seqs: Option<Vec<u64>>,
+    pub seqs: Option<Vec<SeqJson>>,
     /// Those of the ids that were there before with the same content. Absent with 202.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicates: Option<Vec<String>>,
@@ -174,7 +179,7 @@ impl From<Appended> for AppendedView {
             Appended::Numbered { ids, seqs, duplicates } => {
                 let ids = texts(ids);
                 let duplicates = duplicates.into_iter().filter_map(|place| ids.get(place).cloned()).collect();
-                Self { ids, seqs: Some(seqs), duplicates: Some(duplicates) }
+                Self { ids, seqs: Some(seqs.into_iter().map(SeqJson).collect()), duplicates: Some(duplicates) }
             }
             Appended::Accepted { ids } => Self { ids: texts(ids), seqs: None, duplicates: None },
         }
@@ -267,7 +272,7 @@ mod tests {
         assert!(read(&body(0)).unwrap_err().contains("no event"));
         assert!(read(&json!({})).unwrap_err().contains("missing field `events`"));
         assert!(read(&json!({"events": event()})).unwrap_err().contains("a list of events"));
-        assert!(read(&json!({"events": [event()], "expected_seq": -1})).unwrap_err().contains("u64"));
+        assert!(read(&json!({"events": [event()], "expected_seq": -1})).unwrap_err().contains("as text like"));
         assert!(read(&json!({"events": [event()], "expect": 1})).unwrap_err().contains("`expect`"));
     }
 
@@ -311,7 +316,7 @@ mod tests {
         let ids = || vec![EventId::new("a").unwrap(), EventId::new("b").unwrap()];
         let numbered = Appended::Numbered { ids: ids(), seqs: vec![8, 3], duplicates: vec![1] };
         let json = |appended: Appended| serde_json::to_value(AppendedView::from(appended)).unwrap();
-        assert_eq!(json(numbered), json!({"ids": ["a", "b"], "seqs": [8, 3], "duplicates": ["b"]}));
+        assert_eq!(json(numbered), json!({"ids": ["a", "b"], "seqs": ["8", "3"], "duplicates": ["b"]}));
         assert_eq!(json(Appended::Accepted { ids: ids() }), json!({"ids": ["a", "b"]}));
     }
 }

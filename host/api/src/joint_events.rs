@@ -6,11 +6,12 @@ use std::fmt;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema, SchemaFormat};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use waybill_core::error::InputResult;
 use waybill_core::port::service::streams::EventInput;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::name::StreamName;
 
 use crate::events::NewEventBody;
@@ -20,7 +21,7 @@ use crate::events::NewEventBody;
 pub struct JointEventBody {
     pub stream: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected_seq: Option<u64>,
+    pub expected_seq: Option<SeqJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     #[serde(flatten)]
@@ -30,7 +31,7 @@ pub struct JointEventBody {
 impl JointEventBody {
     /// Its stream's name, the number that this is to end at, and the event. It is checked further when it is appended.
     pub fn into_parts(self) -> InputResult<(StreamName, Option<u64>, EventInput)> {
-        Ok((StreamName::new(&self.stream)?, self.expected_seq, self.event.into_input()?))
+        Ok((StreamName::new(&self.stream)?, self.expected_seq.map(u64::from), self.event.into_input()?))
     }
 }
 
@@ -57,7 +58,7 @@ impl<'de> Deserialize<'de> for JointEventBody {
 #[derive(Default)]
 struct Place {
     stream: Option<String>,
-    expected_seq: Option<u64>,
+    expected_seq: Option<SeqJson>,
     tenant: Option<String>,
 }
 
@@ -93,11 +94,10 @@ impl PartialSchema for JointEventBody {
         if let RefOr::T(Schema::Object(event)) = &mut schema {
             let about = "Only if the stream ends at this number; 0 = it has never had an event. All events of a stream are one append, in \
                 order: it is given with the first of them, and later ones leave it out or count on.";
-            let number = Some(SchemaFormat::KnownFormat(KnownFormat::Int64));
             event.description = Some("An event of a transaction: one to append, and where to.".into());
-            event.properties.insert("stream".into(), member(Type::String, "Name of the stream.", None));
-            event.properties.insert("expected_seq".into(), member(Type::Integer, about, number));
-            event.properties.insert("tenant".into(), member(Type::String, "Whose stream; `default` if absent.", None));
+            event.properties.insert("stream".into(), text("Name of the stream."));
+            event.properties.insert("expected_seq".into(), seq(about));
+            event.properties.insert("tenant".into(), text("Whose stream; `default` if absent."));
             event.required.push("stream".into());
         }
         schema
@@ -114,8 +114,19 @@ impl ToSchema for JointEventBody {
     }
 }
 
-fn member(kind: Type, about: &str, format: Option<SchemaFormat>) -> RefOr<Schema> {
-    ObjectBuilder::new().schema_type(kind).format(format).description(Some(about)).into()
+fn text(about: &str) -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::String).description(Some(about)).into()
+}
+
+/// A number that is described by more than what all of them are.
+fn seq(about: &str) -> RefOr<Schema> {
+    match SeqJson::schema() {
+        RefOr::T(Schema::Object(mut schema)) => {
+            schema.description = Some(about.to_owned());
+            RefOr::T(Schema::Object(schema))
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -136,7 +147,10 @@ mod tests {
     #[test]
     fn an_event_says_where_it_goes_among_its_other_members() {
         let body = read(&event()).unwrap();
-        assert_eq!((body.stream.as_str(), body.expected_seq, body.tenant.as_deref()), ("task", Some(3), Some("acme")));
+        assert_eq!(
+            (body.stream.as_str(), body.expected_seq, body.tenant.as_deref()),
+            ("task", Some(SeqJson(3)), Some("acme"))
+        );
         let again: Value = serde_json::to_value(&body).unwrap();
         assert_eq!(read(&again).unwrap(), body);
         let (stream, expected_seq, event) = body.into_parts().unwrap();

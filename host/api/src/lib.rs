@@ -24,6 +24,7 @@
 //!
 //! Words that are part of the rules too (states, outcomes, kinds) are enums of `waybill-core` with a schema.
 
+pub mod act_reason;
 pub mod annotations;
 pub mod configuration;
 pub mod dead_events;

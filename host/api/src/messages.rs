@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
+use waybill_core::json_text::readable;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
@@ -18,6 +19,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::transact::Statement;
 use waybill_core::port::transport::{PluginIdentity, Receipt};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
 
@@ -42,13 +44,16 @@ pub struct MessageView {
     /// Messages of one tenant and key go one at a time, in order.
     pub key: Option<String>,
     /// Place in its shard's order; null before it has one.
-    pub seq: Option<u64>,
+    pub seq: Option<SeqJson>,
     /// Number of its shard, from 0; 0 while it has no place.
     pub shard: u16,
     /// Definite failures (and the success, when done).
     pub attempts: u32,
     /// Crashes that it is held suspect for; lists say it of dead letters only.
     pub suspect: u32,
+    /// How often it was put back from the dead letters; its receiver is told.
+    #[serde(default)]
+    pub replays: u32,
     /// When it was enqueued.
     pub created_at: Instant,
     /// When it happened, as its sender said; else when it was enqueued.
@@ -85,11 +90,11 @@ pub struct MessageView {
     /// SHA-256 of the payload in hex; in single views only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_sha256: Option<String>,
-    /// The payload, byte for byte, when it is JSON; in single views only.
+    /// The payload, byte for byte, when it is JSON that every reader can read; in single views only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Box<RawValue>>,
-    /// The payload in base64 when it isn't JSON; in single views only.
+    /// The payload in base64 otherwise; in single views only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
     /// Operator's note on a quarantined dead letter.
@@ -167,12 +172,9 @@ pub(crate) fn is_json(content_type: Option<&str>) -> bool {
     })
 }
 
-/// A payload as JSON if it is to be that and is, else in base64.
+/// A payload as JSON if it is to be that and every reader can read it, else in base64.
 pub fn shown_payload(is_json: bool, bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
-    let json = Some(bytes).filter(|_| is_json).and_then(|bytes| {
-        let text = std::str::from_utf8(bytes).ok()?;
-        serde_json::from_str::<Box<RawValue>>(text).ok()
-    });
+    let json = Some(bytes).filter(|_| is_json).and_then(|bytes| readable(bytes)).map(RawValue::to_owned);
     let base64 = json.is_none().then(|| STANDARD.encode(bytes));
     (json, base64)
 }
@@ -241,7 +243,7 @@ pub struct AppendedEvent {
     pub id: String,
     /// Its number; absent = it gets one in a moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq: Option<u64>,
+    pub seq: Option<SeqJson>,
 }
 
 /// Another instant for a waiting message.
@@ -251,6 +253,9 @@ pub struct Reschedule {
     /// Not before this instant; one in the past means now.
     #[serde(alias = "next_attempt_at", alias = "available_at")]
     pub not_before: Instant,
+    /// Why, for the audit; up to 2,000 bytes.
+    #[serde(default)]
+    pub reason: String,
 }
 
 #[async_trait]
@@ -268,6 +273,17 @@ pub trait EnqueueService: Send + Sync + 'static {
     ) -> Result<TransactionDone, ServiceError>;
 }
 
+/// The messages that a bulk act would concern.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingView {
+    /// How many there are; a lower bound where counting ended at its bound.
+    pub matched: u64,
+    /// Set where it did: when the last message was enqueued that was looked at.
+    pub counted_since: Option<UnixMillis>,
+    /// The first of them, without payload.
+    pub sample: Vec<MessageView>,
+}
+
 /// Messages that were taken. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait MessageService: Send + Sync + 'static {
@@ -281,14 +297,23 @@ pub trait MessageService: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError>;
+    /// The messages that a bulk act would concern: those that wait, and with `moved_to` those that can be moved there. All are looked at.
+    async fn waiting_messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        moved_to: Option<UnixMillis>,
+        sample: usize,
+    ) -> Result<WaitingView, ServiceError>;
     /// Takes a message back unless it is being sent.
-    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Result<MessageView, ServiceError>;
+    async fn cancel(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError>;
     /// Moves a waiting message (scheduled or parked) to another instant.
     async fn reschedule(
         &self,
         tenant: &Tenant,
         id: &str,
         not_before: UnixMillis,
+        reason: &str,
         actor: &str,
     ) -> Result<MessageView, ServiceError>;
 }

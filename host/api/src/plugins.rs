@@ -1,5 +1,8 @@
 //! Plugins and their generations, and how one follows another.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,10 +11,10 @@ use waybill_core::port::plugins::PluginsError;
 
 use crate::instant::Instant;
 
-/// The plugins of all transports, and files that can't be used.
+/// The plugins of a host, and files that can't be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Plugins {
-    /// One a transport, by name of the transport.
+    /// One a place in the configuration, by name.
     pub items: Vec<TransportPlugin>,
     /// Always null: they fit one page.
     pub next_cursor: Option<String>,
@@ -30,10 +33,10 @@ pub struct RefusedFile {
     pub reason: String,
 }
 
-/// The plugin of one transport.
+/// The plugin of one transport, handler, participant, source, or of the retry policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TransportPlugin {
-    /// Name of the transport in the configuration.
+    /// Name of the transport in the configuration; else `handler.CONSUMER`, `participant.NAME`, `source.NAME` or `outbox.backoff`.
     pub transport: String,
     /// World of its plugin.
     pub world: String,
@@ -51,6 +54,8 @@ pub struct TransportPlugin {
     pub probation: Option<Probation>,
     /// The latest candidate that was refused.
     pub refused: Option<Generation>,
+    /// The generation that was rolled back, as long as the one that came back for it serves.
+    pub rolled_back: Option<Generation>,
     /// All that is remembered, oldest first.
     pub history: Vec<Generation>,
     /// Components that aren't used again unless forced.
@@ -108,13 +113,54 @@ pub struct BadDigest {
     pub at: Instant,
 }
 
+/// Lines of a plugin's log: what it said itself, and what the host said of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PluginLog {
+    /// Those that are kept, oldest first.
+    pub items: Vec<PluginLogLine>,
+    /// What to ask for as `after` to get what comes behind these.
+    pub next: u64,
+    /// Lines behind `after` that aren't kept any more.
+    pub missed: u64,
+}
+
+/// A line of a plugin's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PluginLogLine {
+    /// Grows with every line, over restarts too.
+    pub number: u64,
+    pub at: Instant,
+    /// `trace`, `debug`, `info`, `warn` or `error`.
+    pub level: String,
+    /// Which load of the plugin wrote it.
+    pub generation: u32,
+    /// Which instance wrote it; null = the host, of all of them.
+    pub instance: Option<u32>,
+    /// On one line, without secrets that the plugin has read.
+    pub message: String,
+    /// Names and values that the plugin gave along.
+    pub fields: BTreeMap<String, String>,
+}
+
+/// Which lines of a plugin's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PluginLogAsked {
+    /// Those behind this number; 0 = all that are kept.
+    pub after: u64,
+    /// Most lines of one answer.
+    pub limit: usize,
+    /// How long to wait for the first.
+    pub wait: Duration,
+}
+
 /// How a reload is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PluginReload {
     /// Digest that the component must have: 64 hex digits, `sha256:` before them or not.
     pub sha256: Option<String>,
-    /// Take a component that was rolled back before, one whose peer can't be reached, and one that serves already.
+    /// Take a component that was rolled back before, one whose peer can't be reached, one that serves already, and one that lacks a step
+    /// which running sagas may still call.
     pub force: bool,
 }
 
@@ -150,6 +196,8 @@ pub struct PluginChanged {
 pub trait PluginService: Send + Sync + 'static {
     /// All, with their generations.
     async fn plugins(&self) -> Plugins;
+    /// Lines of the log of a plugin, by the name that logs and measurements know it by. Waits for the first if it is asked to.
+    async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError>;
     /// Reads the component of a transport's plugin from its source again, tries it, and makes it live.
     async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError>;
     /// Goes back to the generation before.

@@ -9,15 +9,6 @@ use waybill_core::port::service::ServiceError;
 
 use crate::instant::Instant;
 
-/// Why something is done with a row in quarantine.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct QuarantineAct {
-    /// Why, for the audit; up to 2,000 bytes.
-    #[serde(default)]
-    pub reason: String,
-}
-
 /// A row in quarantine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Quarantined)]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::{RelayLag, RelayStreamView, RelayView};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::dead::OvertakenRange;
 
 use crate::instant::Instant;
@@ -105,9 +106,9 @@ pub struct RelayPlace {
     pub stream: String,
     pub tenant: String,
     /// Everything up to this number is settled.
-    pub upto: u64,
+    pub upto: SeqJson,
     /// The last number that it knows of.
-    pub named_to: u64,
+    pub named_to: SeqJson,
     /// Grows with each seek.
     pub generation: u64,
 }
@@ -117,8 +118,8 @@ impl From<RelayStreamView> for RelayPlace {
         Self {
             stream: view.stream.name.to_string(),
             tenant: view.stream.tenant.to_string(),
-            upto: view.upto,
-            named_to: view.named_to,
+            upto: view.upto.into(),
+            named_to: view.named_to.into(),
             generation: view.generation,
         }
     }
@@ -130,9 +131,9 @@ pub struct Overtaken {
     pub stream: String,
     pub tenant: String,
     /// Number of the first of them.
-    pub from: u64,
+    pub from: SeqJson,
     /// Number of the last of them.
-    pub to: u64,
+    pub to: SeqJson,
     /// When that was noticed.
     pub at: Instant,
 }
@@ -142,20 +143,11 @@ impl From<OvertakenRange> for Overtaken {
         Self {
             stream: range.stream.name.to_string(),
             tenant: range.stream.tenant.to_string(),
-            from: range.from,
-            to: range.to,
+            from: range.from.into(),
+            to: range.to.into(),
             at: range.at.into(),
         }
     }
-}
-
-/// Why an act on a relay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RelayAct {
-    /// For the audit; up to 2,000 bytes.
-    #[serde(default)]
-    pub reason: String,
 }
 
 /// Where a relay goes on in a stream: `after` a number, or `to` one of its ends.
@@ -168,7 +160,7 @@ pub struct SeekRelay {
     pub tenant: Option<String>,
     /// Behind the event of this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<u64>,
+    pub after: Option<SeqJson>,
     /// With the earliest event that is kept, or behind the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<StreamEnd>,

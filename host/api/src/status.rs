@@ -3,8 +3,10 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::Tenant;
 use waybill_core::outbox::owner::WaitKind;
+use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
 
@@ -42,7 +44,7 @@ pub struct OutboxStats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Blocked)]
 pub struct BlockedView {
-    /// `key`, `destination`, `transport`, `no_route`, `paused` or `unclaimed`.
+    /// `key`, `destination`, `transport`, `no_route`, `paused`, `unclaimed` or `rate`.
     #[schema(value_type = String)]
     pub kind: WaitKind,
     /// Tenant; null = all.
@@ -68,13 +70,14 @@ pub struct BlockedView {
 #[schema(as = AuditEvent)]
 pub struct AuditView {
     pub at: Instant,
-    /// What happened, e.g. `TxReplayRequested` or `outbox_flush_conflict`.
+    /// What happened, e.g. `TxReplayRequested` or `outbox_flush_conflict`; of messages and sagas `TxBegin`, `TxRetry`, `TxDead` and
+    /// `TxReplay`.
     pub kind: String,
     /// Who asked: a token's name, `local`, or a host.
     pub actor: String,
     /// Whose data; null = everybody's.
     pub tenant: Option<String>,
-    /// Message, operation or transport it is about.
+    /// Message, saga, operation or transport it is about.
     pub object: String,
     /// Members that depend on `kind`; null without any.
     pub detail: serde_json::Value,
@@ -127,6 +130,22 @@ pub struct Liveness {
     pub status: String,
 }
 
+/// What answers here, and where to go on: for who opens the bare address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Welcome {
+    /// Always `waybill`, by which a program knows whom it asked.
+    pub service: String,
+    pub version: String,
+    /// Address of the API's document.
+    pub openapi: String,
+    /// Address that tells whether the host is ready.
+    pub ready: String,
+    /// Where an error code is explained.
+    pub errors: String,
+    /// What to run for an overview.
+    pub command_line: String,
+}
+
 /// Who the caller is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WhoAmI {
@@ -146,7 +165,13 @@ pub trait StatusService: Send + Sync + 'static {
     async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
     /// What holds messages back.
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
-    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError>;
+    /// Lines of the audit trail, newest first, at most `limit`.
+    async fn audit(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditView>, ServiceError>;
     /// Checks for `/readyz`; ready when none fails.
     async fn ready(&self) -> Vec<Check>;
 }

@@ -1,6 +1,4 @@
-//! How event streams do: what a tenant's keep, and how this host does with those of all.
-
-use std::time::Duration;
+//! How event streams do: what those of some tenants keep, and how this host does with those of all.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,8 +8,8 @@ use waybill_core::port::service::streams::{StreamStats, StreamSummary};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = StreamStats)]
 pub struct StreamStatsView {
-    /// Whose streams are counted.
-    pub tenant: String,
+    /// Tenants whose streams are counted.
+    pub tenants: Vec<String>,
     /// Streams that the credential may read.
     pub streams: u64,
     /// There are more streams than are counted: `streams`, `events` and `bytes` are lower bounds.
@@ -21,7 +19,7 @@ pub struct StreamStatsView {
     /// Bytes of all events that these streams ever had.
     pub bytes: u64,
     /// How this host does with the streams of all tenants; null for a credential of some tenants.
-    pub host: Option<HostStreams>,
+    pub host: Option<StreamStats>,
 }
 
 impl StreamStatsView {
@@ -30,65 +28,6 @@ impl StreamStatsView {
         self.streams += 1;
         self.events = self.events.saturating_add(stream.last.saturating_add(1).saturating_sub(stream.first));
         self.bytes = self.bytes.saturating_add(stream.bytes);
-    }
-}
-
-/// How a host does with event streams.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct HostStreams {
-    /// Shards whose events it numbers, of `shards`.
-    pub owned: u64,
-    /// All shards that streams are spread over.
-    pub shards: u64,
-    /// Events that it numbered, since its start.
-    pub appended: u64,
-    /// Appends that wait for their numbers here.
-    pub waiting: u64,
-    /// Appends of transactions that lie on the doorsteps of its shards and aren't numbered, as the latest looks found them: a page of each
-    /// at most.
-    pub door_rows: u64,
-    /// Age of the oldest of these, in milliseconds; null = there is none.
-    pub door_age_ms: Option<u64>,
-    /// Subscriptions that are open, of `readers_max` at most.
-    pub readers: u64,
-    /// Subscriptions that there may be.
-    pub readers_max: u64,
-    /// Subscriptions that lagged, since its start.
-    pub lagged: u64,
-    /// Selectors with somebody who listens live.
-    pub rings: u64,
-    /// Bytes of events that are held for them.
-    pub ring_bytes: u64,
-    /// Bytes of pages of replay that are held for readers.
-    pub replay_bytes: u64,
-    /// Events that retention took, since its start.
-    pub trimmed: u64,
-    /// Events that compaction took, since its start.
-    pub compacted: u64,
-    /// Events that retention took before a relay had them.
-    pub overtaken: u64,
-}
-
-impl From<StreamStats> for HostStreams {
-    fn from(stats: StreamStats) -> Self {
-        let in_ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        Self {
-            owned: stats.owned,
-            shards: stats.shards,
-            appended: stats.appended,
-            waiting: stats.waiting,
-            door_rows: stats.door_rows,
-            door_age_ms: stats.door_age.map(in_ms),
-            readers: stats.readers,
-            readers_max: stats.readers_max,
-            lagged: stats.lagged,
-            rings: stats.rings,
-            ring_bytes: stats.ring_bytes,
-            replay_bytes: stats.replay_bytes,
-            trimmed: stats.trimmed,
-            compacted: stats.compacted,
-            overtaken: stats.overtaken,
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use waybill_core::port::service::streams::{
     EventInput, ImportEvent, StreamActed, StreamDetail, StreamError, StreamSummary,
 };
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::event::Event;
 use waybill_core::streams::limits::COMMIT_EVENTS_MAX;
 use waybill_core::streams::name::StreamKey;
@@ -24,9 +25,9 @@ pub struct StreamView {
     pub name: String,
     pub tenant: String,
     /// The first number that is kept; `last_seq + 1` if nothing is.
-    pub first_seq: u64,
+    pub first_seq: SeqJson,
     /// The highest number given out.
-    pub last_seq: u64,
+    pub last_seq: SeqJson,
     /// Bytes of all events that it ever had.
     pub bytes: u64,
     /// Subscriptions at this host that name it.
@@ -38,8 +39,8 @@ impl From<StreamSummary> for StreamView {
         Self {
             name: summary.stream.name.to_string(),
             tenant: summary.stream.tenant.to_string(),
-            first_seq: summary.first,
-            last_seq: summary.last,
+            first_seq: summary.first.into(),
+            last_seq: summary.last.into(),
             bytes: summary.bytes,
             readers: summary.readers,
         }
@@ -58,9 +59,9 @@ pub struct StreamDetailView {
     /// This host is that owner.
     pub here: bool,
     /// Up to this number other hosts' readers and relays know of its events.
-    pub named_to: u64,
+    pub named_to: SeqJson,
     /// The highest number of a delete that compaction dropped; 0 = none.
-    pub purged: u64,
+    pub purged: SeqJson,
     /// `match` of the `[[stream]]` that it goes by; null = the defaults.
     pub settings: Option<String>,
     /// Relays that take it.
@@ -73,10 +74,14 @@ impl From<StreamDetail> for StreamDetailView {
             stream: detail.summary.into(),
             shard: detail.shard.0,
             here: detail.is_owned_here,
-            named_to: detail.named_to,
-            purged: detail.purged,
+            named_to: detail.named_to.into(),
+            purged: detail.purged.into(),
             settings: detail.settings,
-            relays: detail.relays.into_iter().map(|(relay, upto)| RelayedTo { relay: relay.into(), upto }).collect(),
+            relays: detail
+                .relays
+                .into_iter()
+                .map(|(relay, upto)| RelayedTo { relay: relay.into(), upto: upto.into() })
+                .collect(),
         }
     }
 }
@@ -86,7 +91,7 @@ impl From<StreamDetail> for StreamDetailView {
 pub struct RelayedTo {
     pub relay: String,
     /// Everything up to this number is settled.
-    pub upto: u64,
+    pub upto: SeqJson,
 }
 
 /// A page of one stream.
@@ -96,9 +101,9 @@ pub struct StreamEvents {
     #[schema(value_type = Vec<EnvelopeJson>)]
     pub items: Vec<Box<RawValue>>,
     /// The first number that is kept; `last_seq + 1` if nothing is.
-    pub first_seq: u64,
+    pub first_seq: SeqJson,
     /// The highest number given out.
-    pub last_seq: u64,
+    pub last_seq: SeqJson,
     /// What `after` has to be for the next page: a number, behind which `~` and another one may stand.
     pub next_after: String,
     /// There is nothing behind this page now.
@@ -121,7 +126,7 @@ pub struct ManyEvents {
 pub struct PurgeStream {
     /// Only those before this number; all if absent. Whole chunks go, so a few before it may stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<u64>,
+    pub before: Option<SeqJson>,
     /// Tells what would go, and takes nothing.
     #[serde(default)]
     pub dry_run: bool,
@@ -141,9 +146,9 @@ pub struct StreamActedView {
     /// Events that are concerned.
     pub events: u64,
     /// The first number that is kept afterwards; `last_seq + 1` if nothing is.
-    pub first_seq: u64,
+    pub first_seq: SeqJson,
     /// The highest number given out. The next event gets the one behind it, also when all others are gone.
-    pub last_seq: u64,
+    pub last_seq: SeqJson,
     /// What an import can't know, if there is something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -160,8 +165,8 @@ impl StreamActedView {
             tenant: stream.tenant.to_string(),
             dry_run,
             events: acted.events,
-            first_seq: acted.first,
-            last_seq: acted.last,
+            first_seq: acted.first.into(),
+            last_seq: acted.last.into(),
             note: (acted.left_out > 0).then(|| UNKNOWN_DELETES.to_owned()),
         }
     }

@@ -62,9 +62,9 @@ pub struct Provisioned {
 #[async_trait]
 pub trait TransportService: Send + Sync + 'static {
     async fn transports(&self) -> Vec<TransportView>;
-    /// Stops sending through a transport.
-    async fn pause(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
-    async fn resume(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
+    /// Stops sending through a transport. The reason is for the audit.
+    async fn pause(&self, transport: &str, reason: &str, actor: &str) -> Result<TransportView, ServiceError>;
+    async fn resume(&self, transport: &str, reason: &str, actor: &str) -> Result<TransportView, ServiceError>;
     /// Asks a transport how it is, and tries its held destinations again now.
     async fn probe(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError>;
     /// What is missing at a transport's peer; with `apply`, creates it and answers what was done.

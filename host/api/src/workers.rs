@@ -29,6 +29,10 @@ pub struct ClaimBody {
     #[serde(default)]
     #[schema(minimum = 100, maximum = 86_400_000)]
     pub lease_ms: Option<u64>,
+    /// The same in seconds; not beside `lease_ms`.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 86_400)]
+    pub lease_seconds: Option<u64>,
     /// Only topics that this pattern takes, as in a route.
     #[serde(default)]
     pub topic: Option<String>,
@@ -88,7 +92,8 @@ pub struct SettleBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = SettleItem)]
 pub struct SettleItemBody {
-    /// Id of the claimed message.
+    /// Id of the claimed message; also `outbox_id`.
+    #[serde(alias = "outbox_id")]
     pub id: String,
     /// Whose, if not the request's.
     #[serde(default)]
@@ -103,13 +108,17 @@ pub struct SettleItemBody {
     /// When it is tried again (`nack`, else the host's backoff decides) or given out again (`release`, else at once).
     #[serde(default)]
     pub next_attempt_at: Option<Instant>,
-    /// What the receiver gave back (`ack`), up to 1,024 bytes.
-    #[serde(default)]
+    /// What the receiver gave back (`ack`), up to 1,024 bytes; also `memory_id`.
+    #[serde(default, alias = "memory_id")]
     pub receipt: Option<String>,
     /// How much longer the worker keeps it (`renew`); as long as it asked for at first if absent.
     #[serde(default)]
     #[schema(minimum = 100, maximum = 86_400_000)]
     pub lease_ms: Option<u64>,
+    /// The same in seconds; not beside `lease_ms`.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 86_400)]
+    pub lease_seconds: Option<u64>,
 }
 
 /// What is to become of a claimed message.

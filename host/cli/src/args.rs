@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 
 use crate::commands::Command;
 use crate::output::Format;
@@ -24,7 +24,8 @@ use crate::output::Format;
         waybill serve                                     start a host; needs no configuration\n  \
         waybill send --topic http://127.0.0.1:9000/hook --payload '{\"order\":1}'\n  \
         waybill status                                    is it well, what waits, what died\n  \
-        waybill dead list -o ids | waybill dead replay -  put every dead letter back\n\n\
+        waybill dead replay --filter 'code=HTTP.503' --dry-run\n  \
+        waybill dead groups                               what died, by error\n\n\
         Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 not allowed,\n\
         6 unreachable, 7 partly done, 8 timed out."
 )]
@@ -52,8 +53,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// How results are written
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    pub output: Format,
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub output: Output,
     /// Write results and errors only
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -63,6 +64,33 @@ pub struct Global {
     /// No colours (also NO_COLOR)
     #[arg(long, global = true)]
     pub no_color: bool,
+}
+
+/// How results are written, as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table that fits the terminal
+    Table,
+    /// A table with every column, whole texts and instants, however wide; pipes get it anyway
+    Wide,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Jsonl,
+    /// Ids only, one a line, for pipes
+    Ids,
+}
+
+impl Global {
+    /// How results are written; how wide they may be is the terminal's affair.
+    pub fn format(&self) -> Format {
+        match self.output {
+            Output::Table | Output::Wide => Format::Table,
+            Output::Json => Format::Json,
+            Output::Jsonl => Format::Jsonl,
+            Output::Ids => Format::Ids,
+        }
+    }
 }
 
 /// How much of a list.

@@ -6,12 +6,22 @@ use waybill_core::code::Code;
 
 use crate::config::{Config, StoreKind, data_folder};
 use crate::exit::{CliError, Exit};
+use crate::output::format_size;
 
 /// What to do about a folder that can't be used.
 const FIX: &str = "choose another folder with --data or store.url";
 
 /// Name of the key's file.
 const SEAL_KEY: &str = "seal.key";
+
+/// Free space below which a host soon stops taking messages, in bytes.
+pub const FREE_BYTES_MIN: u64 = 256 << 20;
+
+/// Bytes that this user may still write there.
+pub fn free_bytes(folder: &Path) -> std::io::Result<u64> {
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
 
 /// The folder, or as much of the way to it as is there.
 pub fn there(folder: &Path) -> &Path {
@@ -73,4 +83,33 @@ pub fn check(config: &Config) -> Result<(), CliError> {
         what: format!("the data folder {} can't be used: {cause}", folder.display()),
         exit: Exit::Failed,
     })
+}
+
+/// What is wrong with the room for a configuration's data, if it is too little; none also where that isn't known.
+pub fn shortage(config: &Config) -> Option<String> {
+    let StoreKind::Disk(folder) = &config.store.kind else { return None };
+    let folder = there(folder);
+    too_little(free_bytes(folder).ok()?, folder)
+}
+
+fn too_little(free: u64, folder: &Path) -> Option<String> {
+    let (size, least) = (format_size(free >> 20 << 20), format_size(FREE_BYTES_MIN));
+    (free < FREE_BYTES_MIN).then(|| {
+        format!("{size} free at {}: the host soon stops taking messages; free some, at least {least}", folder.display())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn too_little_room_is_told_with_how_much_is_needed() {
+        let told = too_little(24 << 20, Path::new("/data")).unwrap();
+        for words in ["24", "/data", "256"] {
+            assert!(told.contains(words), "{told}");
+        }
+        assert_eq!(too_little(FREE_BYTES_MIN, Path::new("/data")), None);
+    }
 }

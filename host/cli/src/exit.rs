@@ -7,6 +7,7 @@ use waybill_core::code::Code;
 
 use crate::client::ClientError;
 use crate::config::problem::ConfigError;
+use crate::output::number;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -91,6 +92,12 @@ pub enum CliError {
     /// Checks failed; told already.
     #[error("{failed} of {count} checks failed")]
     Checks { failed: usize, count: usize },
+    /// The host is ready, and couldn't tell some of its status; told already.
+    #[error("the host couldn't tell {}", number(*.parts as u64, "part of its status", "parts of its status"))]
+    Untold { parts: usize },
+    /// The configuration in force isn't the one that would be read; told already.
+    #[error("{}", number(*.settings as u64, "setting differs", "settings differ"))]
+    Differs { settings: usize },
     /// A saga that was followed didn't complete; told already.
     #[error("saga {id} {how}")]
     SagaEnded {
@@ -138,7 +145,12 @@ impl CliError {
             Self::Host { exit, .. } | Self::NoneDone { exit, .. } | Self::Step { exit, .. } => *exit,
             Self::Partly { .. } | Self::BrokeOff { .. } => Exit::Partly,
             Self::Conflicts { .. } => Exit::Conflict,
-            Self::Io { .. } | Self::Checks { .. } | Self::SagaEnded { .. } | Self::Declined => Exit::Failed,
+            Self::Io { .. }
+            | Self::Checks { .. }
+            | Self::Untold { .. }
+            | Self::Differs { .. }
+            | Self::SagaEnded { .. }
+            | Self::Declined => Exit::Failed,
         }
     }
 }

@@ -31,7 +31,7 @@ use clap::Parser;
 use clap::error::ErrorKind as ParseErrorKind;
 use tokio::runtime::Builder;
 
-use crate::args::Cli;
+use crate::args::{Cli, Output};
 use crate::commands::Command;
 use crate::exit::{CliError, Exit};
 use crate::term::Term;
@@ -69,7 +69,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, term: &mut Term) -> Ex
         Ok(cli) => cli,
         Err(error) => return usage(&error, term),
     };
-    term.configure(cli.global.quiet, cli.global.no_color);
+    term.configure(cli.global.quiet, cli.global.no_color, cli.global.output == Output::Wide);
     let result = match cli.command {
         Command::Serve(args) => commands::serve::run(&args, term),
         // A guest that blocks mustn't block the peer that it talks to.
@@ -79,6 +79,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, term: &mut Term) -> Ex
         // One thread is enough for a command that waits for a host.
         _ => block_on(&mut Builder::new_current_thread(), commands::run(cli, term)),
     };
+    if term.left_out {
+        term.say("something is left out to fit the terminal: -o wide shows all of it");
+    }
     let flushed = term.out.flush().map_err(CliError::io("writing the result"));
     match result.and(flushed) {
         Ok(()) => Exit::Done,

@@ -1,22 +1,96 @@
 //! The log on stderr: text for people, or one JSON object a line.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 
+use serde_json::Value;
+use tracing::field::Field;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Field that holds a plugin's own names and values as one JSON object: what it calls them is known only at run time.
+const OF_PLUGIN: &str = "fields";
 
 /// Sets the log up. A second call in one process changes nothing.
 pub fn start(level: &str, as_json: bool, color: bool) {
     let filter = EnvFilter::new(directives(level));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| OneLine(io::stderr()));
     let result = if as_json {
-        builder.json().flatten_event(true).try_init()
+        builder.json().flatten_event(true).map_event_format(OwnFields).try_init()
     } else {
-        builder.with_ansi(color).with_target(false).try_init()
+        let fields = debug_fn(field).delimited(" ");
+        builder.with_ansi(color).with_target(false).fmt_fields(fields).try_init()
     };
     if let Err(error) = result {
         // Only a test that serves twice in one process gets here.
         tracing::debug!(%error, "the log is set up already");
     }
+}
+
+/// Writes a field as text.
+fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(writer, "{value:?}"),
+        OF_PLUGIN => {
+            let text = format!("{value:?}");
+            let Ok(own) = serde_json::from_str::<BTreeMap<String, String>>(&text) else {
+                return named(writer, OF_PLUGIN, &text);
+            };
+            for (index, (name, value)) in own.iter().enumerate() {
+                if index > 0 {
+                    writer.write_char(' ')?;
+                }
+                // What could be taken for more than one value is quoted, and what could be more than a name, too.
+                let is_plain =
+                    |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./:@".contains(c));
+                let shown = |text: &str| if is_plain(text) { text.to_owned() } else { format!("{text:?}") };
+                named(writer, &shown(name), &shown(value))?;
+            }
+            Ok(())
+        }
+        name => named(writer, name, &format!("{value:?}")),
+    }
+}
+
+fn named(writer: &mut Writer<'_>, name: &str, value: &str) -> fmt::Result {
+    match writer.has_ansi_escapes() {
+        // As the default formatter draws them: slanted and dim.
+        true => write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}"),
+        false => write!(writer, "{name}={value}"),
+    }
+}
+
+/// JSON in which what a plugin names is an object, and not a text of one.
+struct OwnFields<E>(E);
+
+impl<S, N, E> FormatEvent<S, N> for OwnFields<E>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    E: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        if event.metadata().fields().field(OF_PLUGIN).is_none() {
+            return self.0.format_event(context, writer, event);
+        }
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        writeln!(writer, "{}", with_object(line.trim_end()))
+    }
+}
+
+fn with_object(line: &str) -> String {
+    let Ok(Value::Object(mut entry)) = serde_json::from_str(line) else { return line.to_owned() };
+    let own = entry.get(OF_PLUGIN).and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
+    if let Some(own @ Value::Object(_)) = own {
+        entry.insert(OF_PLUGIN.to_owned(), own);
+    }
+    Value::Object(entry).to_string()
 }
 
 /// Writes each entry on a line of its own, whatever texts of others it holds: a line break in one of them could begin what looks
@@ -47,8 +121,9 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// The storage engine warns each time one of its own threads lets go of a store that is closed already.
-const QUIET: &str = "surrealkv=error";
+/// The storage engine warns each time one of its own threads lets go of a store that is closed already. The database warns of each
+/// commit that fails, without its cause: whoever made that commit tells it with code and remedy.
+const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error";
 
 /// A bare level is about this program; libraries are quieter, because their messages are for their authors.
 fn directives(level: &str) -> String {
@@ -62,7 +137,7 @@ fn directives(level: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
     #[test]
@@ -75,9 +150,52 @@ mod tests {
         assert_eq!(String::from_utf8(written).unwrap(), expected);
     }
 
+    /// What is written of an entry of a plugin.
+    fn entry(as_json: bool) -> String {
+        #[derive(Clone, Default)]
+        struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().extend(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let builder = tracing_subscriber::fmt().with_writer(move || writer.clone());
+        let say = || {
+            let own = tracing::field::display(r#"{"client":"vm-0-1","why":"no \"answer\""}"#);
+            tracing::info!(target: "waybill::plugin", transport = "mqtt", fields = own, "connected");
+        };
+        if as_json {
+            let builder = builder.json().flatten_event(true).map_event_format(OwnFields);
+            tracing::subscriber::with_default(builder.finish(), say);
+        } else {
+            let builder = builder.with_ansi(false).with_target(false).fmt_fields(debug_fn(field).delimited(" "));
+            tracing::subscriber::with_default(builder.finish(), say);
+        }
+        let bytes = kept.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn what_a_plugin_names_are_fields() {
+        let text = entry(false);
+        assert!(
+            text.ends_with("INFO connected transport=\"mqtt\" client=vm-0-1 why=\"no \\\"answer\\\"\"\n"),
+            "{text}"
+        );
+        let json: Value = serde_json::from_str(&entry(true)).unwrap();
+        assert_eq!(json["fields"], serde_json::json!({ "client": "vm-0-1", "why": "no \"answer\"" }));
+        assert_eq!((&json["message"], &json["transport"]), (&"connected".into(), &"mqtt".into()));
+    }
+
     #[test]
     fn a_level_is_about_this_program() {
-        assert_eq!(directives("debug"), "info,surrealkv=error,waybill=debug");
+        assert_eq!(directives("debug"), "info,surrealkv=error,surrealdb::core::kvs::tx=error,waybill=debug");
         assert_eq!(directives("warn,waybill_engine=trace"), "warn,waybill_engine=trace");
     }
 }

@@ -52,7 +52,8 @@ pub async fn define_all(sagas: &dyn SagaService, folder: &Path) -> Vec<FromFile>
     let mut waiting = Vec::new();
     for (file, format) in files {
         match read(&file) {
-            Ok(text) => waiting.push((file, Define { text, format, dry_run: false, actor: ACTOR.to_owned() })),
+            Ok(text) => waiting
+                .push((file, Define { text, format, dry_run: false, given: Vec::new(), actor: ACTOR.to_owned() })),
             Err(error) => done.push(FromFile { file, result: Err(error) }),
         }
     }

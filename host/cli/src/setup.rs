@@ -78,6 +78,14 @@ impl Source {
     }
 }
 
+/// The file that [`configuration`] reads, in words.
+pub fn place(args: &ConfigArgs, term: &Term) -> String {
+    match find_file(args.or_env(&term.env).config.as_deref()) {
+        Some(file) => std::path::absolute(&file).unwrap_or(file).display().to_string(),
+        None => "the defaults: there is no waybill.toml here, nor in the platform's folder".to_owned(),
+    }
+}
+
 /// Reads the configuration that the flags and the environment choose, with further settings given by flags.
 pub fn configuration(args: &ConfigArgs, further: Vec<Flag>, term: &Term) -> Result<Config, ConfigError> {
     Source::new(args, further, term).read()

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
+use jiff::Timestamp;
+
 use crate::exit::CliError;
 use crate::output::safe_lines;
 
@@ -16,8 +18,11 @@ pub struct Term {
     /// Progress, messages and errors.
     pub err: Box<dyn Write + Send>,
     pub input: Box<dyn BufRead + Send>,
-    /// Columns of the terminal that results go to; none = no terminal.
+    /// Columns of the terminal that results have to fit; none = no terminal, or they needn't.
     pub width: Option<u16>,
+    /// Something of a table was left out, so that it fits.
+    pub left_out: bool,
+    pub now: fn() -> Timestamp,
     /// There is somebody to ask.
     pub interactive: bool,
     /// Colours may be used in results.
@@ -45,6 +50,8 @@ impl Term {
             err: Box::new(std::io::stderr()),
             input: Box::new(std::io::BufReader::new(std::io::stdin())),
             width,
+            left_out: false,
+            now: Timestamp::now,
             interactive: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             color: width.is_some() && !plain,
             color_wanted: true,
@@ -55,8 +62,9 @@ impl Term {
     }
 
     /// Takes over the flags that concern it.
-    pub fn configure(&mut self, quiet: bool, no_color: bool) {
+    pub fn configure(&mut self, quiet: bool, no_color: bool, wide: bool) {
         self.quiet = quiet;
+        self.width = self.width.filter(|_| !wide);
         self.color &= !no_color;
         self.color_wanted = !no_color;
     }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::frames::{BytesRule, Frame, Reply};
+
 /// What stands for the peer's address.
 const PEER: &str = "${peer}";
 
@@ -74,6 +76,16 @@ pub(crate) enum Peer {
         #[serde(default)]
         greeting: String,
         rules: Vec<LineRule>,
+    },
+    /// A server of frames. The first rule that fits a frame is followed; a frame without a rule is passed over.
+    Bytes {
+        frame: Frame,
+        /// How the first frame of a connection is cut, where it differs.
+        first: Option<Frame>,
+        /// Written when somebody connects.
+        #[serde(default)]
+        greeting: Reply,
+        rules: Vec<BytesRule>,
     },
     /// A real server that is there already.
     External { address: String },
@@ -300,6 +312,11 @@ impl Case {
             .collect()
     }
 
+    /// Whether its peer is a real server, which others may use.
+    pub(crate) fn is_external(&self) -> bool {
+        matches!(self.peer, Some(Peer::External { .. }))
+    }
+
     /// Whether everything it sends ends well: then the suite's own checks run against its peer.
     pub(crate) fn ends_well(&self) -> bool {
         !self.messages.is_empty() && self.messages.iter().all(|message| message.expect == "ack")
@@ -349,6 +366,10 @@ mod tests {
             ("[case]\nname='x'\n[[message]]\nexpct='ack'", "expct"),
             ("[case]\nname='x'\n[peer]\nprotocol='smtp'\n[[message]]\nexpect='ack'", "smtp"),
             ("[case]\n[[message]]\nexpect='ack'", "name"),
+            (
+                "[case]\nname='x'\n[peer]\nprotocol='bytes'\nframe={length=4}\nrules=[{on='1'}]\n[[message]]\nexpect='ack'",
+                "two digits",
+            ),
         ] {
             let error = Case::parse("x.toml", text).expect_err(text).to_string();
             assert!(error.starts_with("x.toml: ") && error.contains(says), "{error}");

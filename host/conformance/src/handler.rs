@@ -17,7 +17,7 @@ use crate::limits::{BATCH_MAX, CALL_TIMEOUT, CALLS_MAX, CLOSE_TIMEOUT};
 use crate::outside::Outside;
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{CaseResult, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_run};
 
 pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Options) -> Result<Report, SandboxError> {
     let plugin = sandbox.load(source.clone(), World::Handler).await?;
@@ -212,7 +212,7 @@ async fn order(plugin: &LoadedPlugin, options: &Options) -> CaseResult {
         words.any(|word| Some(word) != first)
     });
     let Some(case) = different else {
-        return Err(not_applicable("no case expects different verdicts in one batch: add one to tests/"));
+        return Err(not_run("no case expects different verdicts in one batch: add one to tests/"));
     };
     let mut backwards = case.clone();
     backwards.inbound.reverse();

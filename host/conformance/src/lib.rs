@@ -10,6 +10,7 @@
 mod backoff;
 mod case;
 mod endpoint;
+mod frames;
 mod handler;
 mod limits;
 mod outside;
@@ -34,7 +35,7 @@ pub struct Options {
     pub cases: Vec<Case>,
     /// Configuration for a plugin that has no such case.
     pub config: Option<Value>,
-    /// Only whether it opens and does its first work.
+    /// Only whether it opens and does its first work; where its case's peer is a real server, only a probe.
     pub smoke: bool,
 }
 

@@ -35,5 +35,7 @@ pub(crate) const MEMORY_PAYLOAD_BYTES: usize = 128 * 1024;
 pub(crate) const MEMORY_BATCH: usize = 4;
 /// Bytes that a switch keeps of what plugins wrote; more isn't looked at.
 pub(crate) const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest frame that a peer of bytes reads, in bytes: a large payload with what its protocol puts around it.
+pub(crate) const FRAME_BYTES_MAX: usize = 2 * LARGE_PAYLOAD_BYTES;
 /// Longest line that a line peer reads, in bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 1024 * 1024;

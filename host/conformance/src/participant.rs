@@ -16,7 +16,7 @@ use crate::limits::{CALL_TIMEOUT, CLOSE_TIMEOUT};
 use crate::outside::Outside;
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{CaseResult, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_applicable, not_run};
 
 /// What became of a step: its word in a case, its code, and its result.
 struct Ended {
@@ -168,7 +168,7 @@ async fn repeats(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
 }
 
 fn no_steps() -> Verdict {
-    not_applicable("no case calls a step: add [[step]] to tests/, so that there is an input that makes sense")
+    not_run("no case calls a step: add [[step]] to tests/, so that there is an input that makes sense")
 }
 
 async fn unknown(plugin: &LoadedPlugin, case: &Case) -> CaseResult {

@@ -12,6 +12,8 @@ pub enum Verdict {
     Failed { reason: String, fix: String },
     /// It doesn't concern this plugin, or can't be seen.
     NotApplicable { reason: String },
+    /// It concerns this plugin, and what it needs isn't there.
+    NotRun { reason: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +53,19 @@ impl Report {
 
     pub fn passed(&self) -> usize {
         self.checks.iter().filter(|check| matches!(check.verdict, Verdict::Passed { .. })).count()
+    }
+
+    /// Why checks didn't run, with how many each reason held back, in the order in which they would have run.
+    pub fn not_run(&self) -> Vec<(&str, usize)> {
+        let mut reasons: Vec<(&str, usize)> = Vec::new();
+        for check in &self.checks {
+            let Verdict::NotRun { reason } = &check.verdict else { continue };
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((reason.as_str(), 1)),
+            }
+        }
+        reasons
     }
 
     /// A check by its name.

@@ -37,6 +37,7 @@ pub(crate) fn delivery(template: &CaseMessage, number: u64, peer: &str) -> Optio
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     Some(Delivery {
         message: Arc::new(message),

@@ -18,7 +18,7 @@ use crate::limits::{CALL_TIMEOUT, CLOSE_TIMEOUT, RECOVERY_PAUSE, RECOVERY_TRIES}
 use crate::outside::{Mode, Outside};
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{CaseResult, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, hindrance, not_applicable, not_run};
 
 /// Most deliveries of one pull.
 const PULL_MAX: u32 = 100;
@@ -44,20 +44,22 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
     let described = options.cases.iter().any(|case| !case.deliveries.is_empty());
     let case = case_for(options, |case| !case.deliveries.is_empty());
     config_empty(&mut suite, &plugin, opens_empty(&plugin, &case)).await;
-    let mut usable = false;
+    if options.smoke && case.is_external() {
+        // What waits there is for others.
+        suite.check("probe", "opened with purpose `probe` it says how it is", probed(&plugin, &case)).await;
+        return Ok(suite.done());
+    }
     suite
         .check("opens", "it opens, says it is well, and brings something", async {
-            let seen = opens(&plugin, &case).await;
-            usable = seen.is_ok();
-            match seen {
-                Err(_) if !described => Err(not_applicable(
-                    "it needs a peer, and no case describes one: add tests/brings.toml with a [peer] and [[delivery]]",
-                )),
-                seen => seen,
-            }
+            opens(&plugin, &case).await.map_err(|verdict| match described {
+                true => verdict,
+                false => not_run("no case: add tests/brings.toml with a [peer] and [[delivery]]"),
+            })
         })
         .await;
-    if usable && !options.smoke {
+    if !options.smoke {
+        let hindrance = suite.last().and_then(hindrance);
+        suite.hold(hindrance);
         suite
             .check(
                 "settles-each-way",
@@ -84,6 +86,7 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
         suite.check("outage", promise, away(&plugin, &case, Mode::Down)).await;
         let promise = "a peer that falls silent: a pull ends within its time, and it goes on by itself";
         suite.check("peer-silent", promise, away(&plugin, &case, Mode::Silent)).await;
+        suite.hold(None);
     }
     for case in options.cases.iter().filter(|case| !case.deliveries.is_empty()) {
         let name = format!("case: {}", case.head.name);
@@ -253,6 +256,13 @@ async fn quiesce(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
             Err(failed(sample::describe(&fault), "go on settling after `quiesce`, until `close`"))
         }
     }
+}
+
+async fn probed(plugin: &LoadedPlugin, case: &Case) -> CaseResult {
+    let outside = outside(case).await?;
+    let spec = spec(plugin, case, &outside.address());
+    let report = WasmSource::probe(plugin.clone(), spec, WANTS).await.map_err(refused)?;
+    Ok(format!("{:?}", report.health))
 }
 
 async fn probe(plugin: &LoadedPlugin, case: &Case) -> CaseResult {

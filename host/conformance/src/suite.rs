@@ -22,11 +22,27 @@ pub(crate) fn not_applicable(reason: impl Display) -> Verdict {
     Verdict::NotApplicable { reason: reason.to_string() }
 }
 
+/// A check whose own conditions aren't there.
+pub(crate) fn not_run(reason: impl Display) -> Verdict {
+    Verdict::NotRun { reason: reason.to_string() }
+}
+
+/// Why nothing that needs a plugin at work can be checked: what `opens` said.
+pub(crate) fn hindrance(opens: &Verdict) -> Option<String> {
+    match opens {
+        Verdict::Passed { .. } => None,
+        Verdict::Failed { .. } => Some("`opens` failed".to_owned()),
+        Verdict::NotApplicable { reason } | Verdict::NotRun { reason } => Some(reason.clone()),
+    }
+}
+
 /// A report in the making.
 pub(crate) struct Suite {
     report: Report,
     /// Checks that the author says don't apply, with the reason.
     excused: BTreeMap<String, String>,
+    /// Why checks are only noted, as long as that is so.
+    held: Option<String>,
 }
 
 impl Suite {
@@ -41,14 +57,26 @@ impl Suite {
                 checks: Vec::new(),
             },
             excused: cases.iter().flat_map(|case| case.head.not_applicable.clone()).collect(),
+            held: None,
         }
     }
 
-    /// Runs one check, unless the author excused it.
+    /// With a reason the checks that follow don't run and are noted as such, so that a report never looks more whole than it is.
+    pub(crate) fn hold(&mut self, reason: Option<String>) {
+        self.held = reason;
+    }
+
+    /// The verdict of the check that ran last.
+    pub(crate) fn last(&self) -> Option<&Verdict> {
+        self.report.checks.last().map(|check| &check.verdict)
+    }
+
+    /// Runs one check, unless the author excused it or it is held back.
     pub(crate) async fn check(&mut self, name: &str, promise: &str, work: impl Future<Output = CaseResult>) {
-        let verdict = match self.excused.get(name) {
-            Some(reason) => not_applicable(format!("{reason} (says the author)")),
-            None => match tokio::time::timeout(CHECK_TIMEOUT, work).await {
+        let verdict = match (self.excused.get(name), &self.held) {
+            (Some(reason), _) => not_applicable(format!("{reason} (says the author)")),
+            (None, Some(reason)) => not_run(reason),
+            (None, None) => match tokio::time::timeout(CHECK_TIMEOUT, work).await {
                 Ok(Ok(seen)) => Verdict::Passed { seen },
                 Ok(Err(verdict)) => verdict,
                 Err(_) => failed(

@@ -15,7 +15,7 @@ use crate::limits::{CALL_TIMEOUT, CLOSE_TIMEOUT};
 use crate::outside::Outside;
 use crate::report::{Report, Verdict};
 use crate::sample;
-use crate::suite::{CaseResult, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, hindrance, not_applicable, not_run};
 
 /// Claims open at once in one instance.
 const CLAIMS: u32 = 2;
@@ -30,25 +30,23 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
     let described = options.cases.iter().any(|case| !case.rows.is_empty());
     let case = case_for(options, |case| !case.rows.is_empty());
     config_empty(&mut suite, &plugin, opens_empty(&plugin, &case)).await;
-    let mut usable = false;
     let work = async {
-        let seen = opens(&plugin, &case).await;
-        usable = seen.is_ok();
-        match seen {
-            Err(_) if !described => Err(not_applicable(
-                "it needs a database, and no case describes one: add tests/table.toml with an external [peer] and [[row]]",
-            )),
-            seen => seen,
-        }
+        opens(&plugin, &case).await.map_err(|verdict| match described {
+            true => verdict,
+            false => not_run("no case: add tests/table.toml with an external [peer] and [[row]]"),
+        })
     };
     suite.check("opens", "it opens, says it is well, and counts", work).await;
-    if usable && !options.smoke {
+    if !options.smoke {
+        let hindrance = suite.last().and_then(hindrance);
+        suite.hold(hindrance);
         let promise = "a claim that is given back leaves its rows as they were, in the same order";
         suite.check("given-back", promise, given_back(&plugin, &case)).await;
         suite.check("held", "what is held is left out, and nothing else", held(&plugin, &case)).await;
         suite.check("batch", "a claim has no more rows than it may", batch_of_one(&plugin, &case)).await;
         let promise = "what another claim has locked isn't locked by a second one";
         suite.check("locked-once", promise, locked_once(&plugin, &case)).await;
+        suite.hold(None);
     }
     for case in options.cases.iter().filter(|case| !case.rows.is_empty()) {
         let name = format!("case: {}", case.head.name);

@@ -5,6 +5,7 @@
 //! models go by the same rules.
 
 use crate::port::store::StoreError;
+use crate::streams::exact::ExactRefusal;
 use crate::time::Now;
 
 /// A state machine whose changes are committed one after another, each guarded by the shard record.
@@ -24,6 +25,12 @@ pub trait Writer: Sized {
     fn committed(&mut self, now: Now) -> Self::Applied;
     /// The store refused the commit that is out as too large: nothing of it was written, and it is cut.
     fn too_large(&mut self, now: Now) -> Self::TooLarge;
+    /// Events of the commit that is out can't be appended where they were to be, each with its place among the commit's appends. Nothing
+    /// was written: who left them has failed, and the rest goes into the next commit. None = it has no such events, so the answer says
+    /// nothing of its commit.
+    fn refused(&mut self, _: &[(usize, ExactRefusal)], _: Now) -> Option<Self::NotApplied> {
+        None
+    }
     /// The commit that is out failed; [`Writer::resolve`] follows.
     fn commit_failed(&mut self) {}
     /// Goes on after a failed commit with the shard record as it was just read. `nonce` is fresh and random. It answers no
@@ -73,7 +80,7 @@ pub struct Read {
 
 /// Whether an error of a commit proves that nothing of it was applied.
 pub fn is_refusal(error: &StoreError) -> bool {
-    matches!(error, StoreError::Conflict(_) | StoreError::Exists(_) | StoreError::TooLarge)
+    matches!(error, StoreError::Conflict(_) | StoreError::Exists(_) | StoreError::TooLarge | StoreError::Appends(_))
 }
 
 /// Takes an answer of the store. `nonce` gives a fresh and random number; it is asked only when a barrier may follow.
@@ -87,6 +94,11 @@ pub fn take_answer<W: Writer>(
         StoreAnswer::Committed(Ok(())) => Step::Applied(writer.committed(now)),
         StoreAnswer::Committed(Err(StoreError::TooLarge)) => Step::TooLarge(writer.too_large(now)),
         StoreAnswer::Committed(Err(error)) => {
+            if let StoreError::Appends(refused) = &error
+                && let Some(again) = writer.refused(refused, now)
+            {
+                return Step::NotApplied(again);
+            }
             writer.commit_failed();
             let is_unknown = !is_refusal(&error);
             Step::Read(Read { trouble: is_unknown.then_some(error), abandon: is_unknown, pause: false })

@@ -26,6 +26,13 @@ fn checked(what: &'static str, text: &str, bytes_max: usize) -> InputResult<Arc<
     Ok(Arc::from(text))
 }
 
+/// Whether a caller may choose this id: `.` and `..` are taken out of every URL, so nobody could ask for it by its address. What has such
+/// an id from an earlier build is found by filter.
+pub fn check_chosen(text: &str) -> InputResult<()> {
+    const RULE: &str = "is taken out of every URL, so nothing with this id could be asked for: choose another";
+    if matches!(text, "." | "..") { Err(InputError::name("id", text, RULE)) } else { Ok(()) }
+}
+
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $what:literal, $max:expr) => {
         $(#[$doc])*
@@ -56,6 +63,11 @@ macro_rules! text_id {
         impl From<$name> for String {
             fn from(id: $name) -> Self {
                 id.0.to_string()
+            }
+        }
+        impl From<&$name> for Arc<str> {
+            fn from(id: &$name) -> Self {
+                Arc::clone(&id.0)
             }
         }
     };
@@ -312,6 +324,18 @@ mod tests {
         let with = ShardId::of(&tenant, Some(&key), Some(&id), 9, 16);
         assert_eq!(with, ShardId::of(&tenant, Some(&key), None, 4, 16));
         assert_eq!(ShardId::of(&tenant, None, None, 35, 16), ShardId(3));
+    }
+
+    #[test]
+    fn an_id_that_urls_lose_is_read_and_not_chosen() {
+        for text in [".", ".."] {
+            assert!(MessageId::new(text).is_ok());
+            let error = check_chosen(text).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("id {text:?} is taken out of every URL")), "{error}");
+        }
+        for text in ["...", ".a", "a/../b", "~"] {
+            assert_eq!(check_chosen(text), Ok(()));
+        }
     }
 
     #[test]

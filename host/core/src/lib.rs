@@ -5,6 +5,7 @@
 
 pub mod annotation;
 pub mod annotations;
+pub mod audit;
 pub mod backoff;
 pub mod code;
 pub mod commit;
@@ -16,6 +17,7 @@ pub mod glob;
 pub mod idempotency;
 pub mod ids;
 pub mod inbox;
+pub mod json_text;
 pub mod limits;
 pub mod message;
 pub mod new_message;
@@ -24,8 +26,10 @@ pub mod outbox;
 pub mod port;
 pub mod route;
 pub mod saga;
+pub mod seq_json;
 pub mod step_address;
 pub mod streams;
 pub mod suggest;
 pub mod time;
 pub mod topic;
+pub mod tx_event;

@@ -21,6 +21,8 @@ pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 pub const TEXT_BYTES_MAX: usize = 512;
 /// `occurred_at` may be ahead of the store's clock by this much (source document 5, CHECK constraint).
 pub const FUTURE_SKEW_MAX: Duration = Duration::from_secs(60);
+/// A peer's wish to wait is honoured up to this by default: past the longest retry of source document 2, 3,600 s with its jitter of 0.3.
+pub const RETRY_AFTER_MAX_DEFAULT: Duration = Duration::from_secs(80 * 60);
 /// Most messages of one enqueue request.
 pub const REQUEST_MESSAGES_MAX: usize = 10_000;
 /// A segment is cut at this many bytes: the unit that a takeover or an eviction rewrites.

@@ -34,13 +34,22 @@ impl Payload {
             Self::Blob { bytes, .. } => *bytes as usize,
         }
     }
+
+    /// The bytes, unless they lie beside the message.
+    pub fn inline(&self) -> Option<&[u8]> {
+        match self {
+            Self::Inline(bytes) => Some(bytes),
+            Self::Blob { .. } => None,
+        }
+    }
+
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A validated message (`semantics.md` §1, Row). Immutable once committed; what changes lives beside it.
+/// A validated message (`semantics.md` §1, Row). Once committed nothing of it changes but `replays`; what else changes lives beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Stable id on the wire: made by the host or the caller's.
@@ -72,12 +81,20 @@ pub struct Message {
     /// Digest of the statements that it was committed with ([`crate::port::transact::statements_digest`]); none = it came
     /// without any.
     pub statements: Option<Box<[u8; 32]>>,
+    /// How often it was put back from the dead letters: attempts begin anew then, and its receiver has to tell those apart.
+    pub replays: u32,
 }
 
 impl Message {
     /// One of its optional texts.
     pub fn annotation(&self, annotation: Annotation) -> Option<&str> {
         self.annotations.get(annotation)
+    }
+
+    /// The message as it goes on from the dead letters.
+    #[must_use]
+    pub fn replayed(&self) -> Self {
+        Self { replays: self.replays.saturating_add(1), ..self.clone() }
     }
 
     /// Bytes this message is counted with against memory and commit bounds: payload kept inline plus an allowance for

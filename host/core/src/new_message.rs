@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::annotation::check_text;
 use crate::annotations::Annotations;
 use crate::error::{InputError, InputResult};
-use crate::ids::{Key, MessageId, Tenant};
+use crate::ids::{Key, MessageId, Tenant, check_chosen};
 use crate::limits::{FUTURE_SKEW_MAX, HEADER_BYTES_MAX, HEADERS_MAX, TEXT_BYTES_MAX};
 use crate::message::{Headers, Message, Payload};
 use crate::time::UnixMillis;
@@ -93,6 +93,7 @@ impl NewMessage {
             check_text("event_type", text)?;
         }
         let event_type = self.event_type.unwrap_or(derived_type);
+        self.id.as_deref().map_or(Ok(()), check_chosen)?;
         let id = self.id.map(MessageId::new).transpose()?;
         let needs_id = id.is_none();
         let message = Message {
@@ -116,6 +117,7 @@ impl NewMessage {
             not_before: self.not_before.filter(|start| *start > now),
             expires_at: self.expires_at,
             statements: None,
+            replays: 0,
         };
         Ok(Draft { message: Arc::new(message), needs_id })
     }
@@ -249,6 +251,7 @@ mod tests {
             NewMessage { annotations: [(Annotation::ReplyTo, "x".repeat(513))].into(), ..order() },
             NewMessage { expires_at: Some(NOW), ..order() },
             NewMessage { tenant: Some(String::new()), ..order() },
+            NewMessage { id: Some("..".into()), ..order() },
             NewMessage { event_type: Some("x".repeat(513)), ..order() },
         ] {
             assert_eq!(bad.check(NOW, 100).unwrap_err().code().as_str(), "SCHEMA.VALIDATION_FAILED");

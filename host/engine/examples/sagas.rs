@@ -100,7 +100,10 @@ async fn run(sagas: u64, at_once: u64) {
     let engine = Engine::start(config, stores, Arc::new(SystemClock));
     let service = engine.sagas().unwrap();
     let (text, format) = (DEFINITION.to_owned(), DefinitionFormat::Toml);
-    service.define(Define { text, format, dry_run: false, actor: "bench".to_owned() }).await.unwrap();
+    service
+        .define(Define { text, format, dry_run: false, given: Vec::new(), actor: "bench".to_owned() })
+        .await
+        .unwrap();
     while service.start(start("warm".to_owned())).await.is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

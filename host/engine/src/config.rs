@@ -8,7 +8,8 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::EndpointSettings;
 use waybill_core::idempotency;
 use waybill_core::ids::Tenant;
-use waybill_core::limits::SchedulerLimits;
+use waybill_core::limits::{RETRY_AFTER_MAX_DEFAULT, SchedulerLimits};
+use waybill_core::outbox::rates::Rate;
 use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
@@ -142,6 +143,10 @@ pub struct EngineConfig {
     pub retire_after: Duration,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
+    /// Commits write audit events of messages and sagas. It is as at the start.
+    pub tx_events: bool,
+    /// How long the audit trail is kept.
+    pub keep_audit: Duration,
     /// Dead letters from which readiness warns; 0 = never.
     pub dead_alert_at: u64,
     /// Every call of the store is given up after this; a walk over a whole table, or a transaction of many statements, after a
@@ -159,6 +164,8 @@ pub struct EngineConfig {
     /// Bytes of the messages that may wait for a commit, over all callers.
     pub waiting_bytes_max: usize,
     pub weights: BTreeMap<Tenant, u32>,
+    /// What tenants may send a second. Those of transports stand in `endpoints`.
+    pub rates: BTreeMap<Tenant, Rate>,
     pub routes: Routes,
     pub transports: Vec<Arc<dyn Transport>>,
     /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
@@ -193,19 +200,22 @@ impl EngineConfig {
             keep_dead: Duration::from_secs(30 * 24 * 3600),
             retire_after: AHEAD_CONFIRMED,
             dead_holds_key: false,
+            tx_events: true,
+            keep_audit: Duration::from_secs(90 * 24 * 3600),
             dead_alert_at: 0,
             store_timeout: STORE_TIMEOUT_DEFAULT,
             durability: "unknown".to_owned(),
             retries: Retries {
                 policy: RetryPolicy::default(),
                 component: None,
-                retry_after_max: Duration::from_secs(3600),
+                retry_after_max: RETRY_AFTER_MAX_DEFAULT,
             },
             limits: SchedulerLimits::default(),
             parked_per_tenant: 5_000,
             waiting_messages_max: 50_000,
             waiting_bytes_max: 128 * 1024 * 1024,
             weights: BTreeMap::new(),
+            rates: BTreeMap::new(),
             routes: Routes::default(),
             transports: Vec::new(),
             endpoints: Vec::new(),

@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::{ShardId, SourceName};
 use waybill_core::outbox::lone_trials::LoneTrials;
+use waybill_core::outbox::rates::Rates;
 use waybill_core::port::service::streams::StreamService;
+use waybill_core::port::step_needs::StepNeeds;
 use waybill_core::port::transport::CallError;
 
 use crate::admission::Admission;
@@ -76,16 +78,21 @@ impl Engine {
         let live = Live::new(config.clone());
         let stop = CancellationToken::new();
         let supervisor = Arc::clone(&config.supervisor);
+        let clock = Clocks::new(clock);
+        let rates = Rates::default();
+        rates.configure(live.rates(), clock.now().mono);
         let context = Arc::new(Context {
             host: Arc::from(config.host.as_str()),
             meter: Meter::new(),
             config,
             stores,
             in_force: ArcSwap::from_pointee(live),
-            clock: Clocks::new(clock),
+            clock,
+            steady: Default::default(),
             door: DoorBell::default(),
             commits: Commits::default(),
             trials: LoneTrials::default(),
+            rates: Arc::new(rates),
             supervisor,
             closing: CancellationToken::new(),
             stop,
@@ -162,6 +169,11 @@ impl Engine {
         self.sagas.clone().map(|sagas| sagas as Arc<dyn waybill_api::sagas::SagaService>)
     }
 
+    /// What running sagas still call of participants; none = this host has no sagas.
+    pub fn step_needs(&self) -> Option<Arc<dyn StepNeeds>> {
+        self.sagas.clone().map(|sagas| sagas as Arc<dyn StepNeeds>)
+    }
+
     /// The inbox and its sources as a service; none = this host has none.
     pub fn inbound(&self) -> Option<Arc<dyn waybill_api::InboundService>> {
         self.inbox.clone().map(|inbox| inbox as Arc<dyn waybill_api::InboundService>)
@@ -191,7 +203,8 @@ impl Engine {
 
     /// Puts another configuration in force, from each transport's next batch on: routes, transports, retries, weights, times for
     /// calls and keeping; sources, consumers and tables; of sagas their bounds, how long they are kept and the client of `http:` steps
-    /// (none = the one before). The rest of it is as at the start (shards, bounds of memory, the host's name, participants). A transport that is
+    /// (none = the one before). The rest of it is as at the start (shards, bounds of memory, the host's name);
+    /// participants are exchanged by themselves ([`crate::Participants::replace`]). A transport that is
     /// in it no more ends what it has, and is closed then; one of the same name is taken to be the same one. Returns when every shard goes by it, or hasn't answered in time.
     pub async fn reconfigure(&self, mut config: EngineConfig) {
         let _alone = self.reconfiguring.lock().await;
@@ -200,6 +213,7 @@ impl Engine {
         config.sagas = live.config.sagas.next(config.sagas);
         let (next, left) = live.next(config);
         self.pause_again(&next).await;
+        context.rates.configure(next.rates(), context.clock.now().mono);
         context.in_force.store(Arc::new(next));
         if let Some(sagas) = &self.sagas {
             sagas.reconfigured();

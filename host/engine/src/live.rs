@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use waybill_core::outbox::owner::{Routing, TransportId};
+use waybill_core::outbox::rates::{Bounded, Rate};
 use waybill_core::port::transport::Transport;
 use waybill_core::port::workers::EXTERNAL;
 
@@ -115,6 +116,16 @@ impl Live {
         };
         let meters = RouteMeters::new(routing.routes.0.len());
         Self { config, entries, routing: Arc::new(routing), meters }
+    }
+
+    /// What tenants and transports may send a second.
+    pub fn rates(&self) -> impl Iterator<Item = (Bounded, Rate)> {
+        let tenants = self.config.rates.iter().map(|(tenant, rate)| (Bounded::Tenant(tenant.clone()), *rate));
+        let transports = self.config.endpoints.iter().filter_map(|settings| {
+            let (id, _) = self.find(&settings.name)?;
+            Some((Bounded::Transport(id), settings.rate?))
+        });
+        tenants.chain(transports)
     }
 
     pub fn get(&self, id: TransportId) -> Option<&Arc<TransportEntry>> {

@@ -25,7 +25,10 @@ pub const METRICS: &[(&str, &str)] = &[
     ("tx_outbox_retry_total", "Failed attempts that are tried again."),
     ("tx_outbox_dead_total", "Messages that became dead letters."),
     ("waybill_outbox_expired_total", "Messages whose expires_at passed before they could be sent."),
-    ("tx_outbox_latency_ms", "Time from enqueue to the first delivery, in milliseconds."),
+    (
+        "tx_outbox_latency_seconds",
+        "Time from enqueue, or from not_before, to when the delivery was known to have succeeded, by tenant, in seconds.",
+    ),
     ("tx_replay_total", "Dead letters replayed."),
     (
         "waybill_outbox_flush_total",
@@ -189,7 +192,7 @@ impl TenantMeters {
 struct Run<'a> {
     message: &'a Message,
     route: Option<usize>,
-    latency_ms: u128,
+    latency: Duration,
     count: usize,
 }
 
@@ -245,10 +248,10 @@ impl Meter {
     pub fn delivered<'a>(&self, live: &Live, messages: impl Iterator<Item = (&'a Message, UnixMillis)>) {
         let mut run: Option<Run<'_>> = None;
         for (message, at) in messages {
-            let latency_ms = at.since(message.not_before.unwrap_or(message.created_at)).as_millis();
+            let latency = at.since(message.not_before.unwrap_or(message.created_at));
             match &mut run {
                 Some(run)
-                    if run.latency_ms == latency_ms
+                    if run.latency == latency
                         && run.message.tenant == message.tenant
                         && run.message.topic == message.topic =>
                 {
@@ -259,7 +262,7 @@ impl Meter {
                         Some(run) if run.message.topic == message.topic => run.route,
                         _ => live.routing.routes.index_of(&message.topic),
                     };
-                    let ended = run.replace(Run { message, route, latency_ms, count: 1 });
+                    let ended = run.replace(Run { message, route, latency, count: 1 });
                     ended.into_iter().for_each(|run| self.count_delivered(live, &run));
                 }
             }
@@ -273,9 +276,8 @@ impl Meter {
         self.flush_success.increment(run.count as u64);
         let latency = meters
             .latency
-            .get_or_init(|| histogram!("tx_outbox_latency_ms", vec![Label::new("tenant", meters.label.clone())]));
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]
-        latency.record_many(run.latency_ms as f64, run.count);
+            .get_or_init(|| histogram!("tx_outbox_latency_seconds", vec![Label::new("tenant", meters.label.clone())]));
+        latency.record_many(run.latency.as_secs_f64(), run.count);
     }
 
     pub fn retried(&self, tenant: &Tenant, fault: &Fault) {

@@ -75,10 +75,13 @@ impl Participants {
         participants
     }
 
-    /// From now on these; answers those there were, for the caller to close.
+    /// From now on these; answers those whose names aren't among them any more, for the caller to close. One of the same name is taken
+    /// to be the same one.
     pub fn replace(&self, all: impl IntoIterator<Item = Arc<dyn Participant>>) -> Vec<Arc<dyn Participant>> {
-        let next = all.into_iter().map(|participant| (participant.name().to_owned(), participant)).collect();
-        self.0.swap(Arc::new(next)).values().cloned().collect()
+        let next = all.into_iter().map(|participant| (participant.name().to_owned(), participant));
+        let next: Arc<BTreeMap<_, _>> = Arc::new(next.collect());
+        let before = self.0.swap(Arc::clone(&next));
+        before.iter().filter(|(name, _)| !next.contains_key(*name)).map(|(_, left)| Arc::clone(left)).collect()
     }
 
     pub fn all(&self) -> Vec<Arc<dyn Participant>> {
@@ -242,6 +245,15 @@ mod tests {
             let step = address.rsplit(['/', ':']).next().unwrap();
             assert_eq!(answered.result.unwrap_err().fault().reason, step);
         }
+    }
+
+    #[test]
+    fn those_that_are_there_no_more_are_handed_back_to_be_closed() {
+        let participants = participants();
+        let billing: Arc<dyn Participant> = Arc::new(Named("billing", &["charge"]));
+        let left = participants.replace([billing]);
+        assert_eq!(left.iter().map(|left| left.name()).collect::<Vec<_>>(), ["orders"]);
+        assert!(participants.find("fn:orders/reserve").is_err() && participants.find("fn:billing/charge").is_ok());
     }
 
     #[test]

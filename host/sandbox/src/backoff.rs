@@ -3,11 +3,13 @@
 //! Every decision runs in a fresh instance with a fixed amount of fuel, so nothing is kept between two of them and the same
 //! arguments get the same answer. What traps, or takes too long, counts as no opinion.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use metrics::{Counter, Gauge, counter, gauge};
 use serde_json::Value;
+use tokio::sync::watch;
 use wasmtime::Store;
 use waybill_bindings::backoff::exports::waybill::plugin::backoff_api::{
     Attempt, Decision, FailureKind, Guest, WorkKind,
@@ -20,10 +22,12 @@ use waybill_core::port::transport::{ErrorKind, Fault};
 use crate::config::check_config;
 use crate::convert::{millis, to_millis};
 use crate::error::{SandboxError, one_line};
+use crate::host::Losses;
 use crate::limits::{
     BACKOFF_DELAY_MAX, BACKOFF_FUEL, BACKOFF_TICKS, BACKOFF_VALIDATE_FUEL, FAULT_REASON_BYTES_MAX, HANDLES_MAX,
 };
 use crate::load::{Linked, LoadedPlugin};
+use crate::log_book::LogPage;
 use crate::manifest::World;
 use crate::pure::PureState;
 use crate::text::cut_owned;
@@ -39,6 +43,11 @@ pub struct WasmBackoff {
     decisions: Counter,
     failures: Counter,
     memory: Gauge,
+    /// Decisions whose instance was lost.
+    losses: watch::Sender<Losses>,
+    generation: u32,
+    /// What the host says of it, for who follows it: a policy has nothing to write with.
+    log_page: Arc<LogPage>,
 }
 
 impl std::fmt::Debug for WasmBackoff {
@@ -50,6 +59,13 @@ impl std::fmt::Debug for WasmBackoff {
 impl WasmBackoff {
     /// Checks the configuration by the manifest's schema, then by the policy itself.
     pub async fn start(plugin: LoadedPlugin, name: &str, config: &Value) -> Result<Self, SandboxError> {
+        let policy = Self::new(plugin, name, config, 1)?;
+        policy.validate().await?;
+        Ok(policy)
+    }
+
+    /// Checks the configuration by the manifest's schema only.
+    pub(crate) fn new(plugin: LoadedPlugin, name: &str, config: &Value, generation: u32) -> Result<Self, SandboxError> {
         let manifest = plugin.manifest();
         if manifest.world != World::Backoff {
             let (plugin, found) = (manifest.name.clone(), manifest.world);
@@ -57,19 +73,26 @@ impl WasmBackoff {
         }
         let config = check_config(manifest, name, config)?;
         let labels = [("policy", name.to_owned()), ("plugin", manifest.name.clone())];
-        let policy = Self {
+        Ok(Self {
             name: name.to_owned(),
             config,
             decisions: counter!("waybill_backoff_decisions_total", &labels),
             failures: counter!("waybill_backoff_failures_total", &labels),
             memory: gauge!("waybill_backoff_memory_bytes", &labels),
+            losses: watch::Sender::new(Losses::default()),
+            generation,
+            log_page: plugin.0.sandbox.0.log_book.page(name),
             plugin,
-        };
-        policy.validate().await?;
-        Ok(policy)
+        })
     }
 
-    async fn validate(&self) -> Result<(), SandboxError> {
+    /// Tells of each decision that trapped, ran out of its fuel or didn't come in time.
+    pub(crate) fn losses(&self) -> watch::Receiver<Losses> {
+        self.losses.subscribe()
+    }
+
+    /// Has the policy itself check its configuration.
+    pub(crate) async fn validate(&self) -> Result<(), SandboxError> {
         let refused = |kind, code: Code, reason: String| SandboxError::Open {
             endpoint: self.name.clone(),
             kind,
@@ -139,7 +162,13 @@ impl BackoffPolicy for WasmBackoff {
             Err(cause) => cause,
         };
         self.failures.increment(1);
+        self.losses.send_modify(|losses| {
+            losses.count = losses.count.saturating_add(1);
+            losses.last = Some(Fault::new(Code::PLUGIN_TRAPPED, cause.clone()));
+        });
         tracing::warn!(target: "waybill::plugin", policy = %self.name, %cause, "a retry policy failed; the built-in formula decides");
+        let told = format!("it failed, and the built-in formula decides: {}: {cause}", Code::PLUGIN_TRAPPED);
+        self.log_page.note(self.generation, None, told);
         BackoffDecision::Fallback
     }
 }

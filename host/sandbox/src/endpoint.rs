@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use waybill_core::endpoint::{EndpointSettings, PluginLimits};
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::transport::{CallError, PluginIdentity};
@@ -30,6 +30,8 @@ pub struct EndpointSpec {
     pub generation: u32,
     /// Bounds before ask and grant.
     pub limits: PluginLimits,
+    /// Counts the instances that its lanes opened, over all generations of a slot; a participant and a retry policy have no lanes.
+    pub openings: Arc<watch::Sender<u64>>,
 }
 
 impl EndpointSpec {
@@ -42,6 +44,7 @@ impl EndpointSpec {
             host_id: "unnamed".to_owned(),
             generation: 1,
             limits: PluginLimits::default(),
+            openings: Arc::default(),
         }
     }
 }
@@ -72,7 +75,7 @@ impl Endpoint {
     }
 
     fn unchecked(plugin: LoadedPlugin, world: World, config: String, spec: EndpointSpec) -> Result<Self, SandboxError> {
-        let EndpointSpec { settings, secrets, kv, host_id, generation, limits } = spec;
+        let EndpointSpec { settings, secrets, kv, host_id, generation, limits, openings } = spec;
         let context = EndpointContext::new(ContextParts {
             name: &label(world, &settings.name),
             generation,
@@ -81,6 +84,7 @@ impl Endpoint {
             limits,
             secret_provider: secrets,
             kv,
+            openings,
         })?;
         Ok(Self {
             context: Arc::new(context),
@@ -88,6 +92,7 @@ impl Endpoint {
             config,
             host_id,
             instances: settings.instances.max(1),
+            message_ids: settings.message_ids,
             wants: Mutex::new(Wants::Nothing),
             plugin,
             provision: settings.provision,
@@ -130,10 +135,11 @@ fn check_world(plugin: &LoadedPlugin, world: World) -> Result<(), SandboxError> 
 }
 
 /// What logs, measurements and durable state know an endpoint by: a transport's plain name, and the kind before any other, so
-/// that a transport and a participant of one name are two. No configured name holds a dot.
+/// that a transport and a participant of one name are two. No name that is configured freely holds a dot; a retry policy's is the
+/// section that names it.
 pub(crate) fn label(world: World, name: &str) -> String {
     match world {
-        World::Transport | World::Broker => name.to_owned(),
+        World::Transport | World::Broker | World::Backoff => name.to_owned(),
         other => format!("{}.{name}", other.section()),
     }
 }

@@ -20,6 +20,7 @@ use crate::error::{SandboxError, one_line};
 use crate::grants::{OwnListeners, Resolve, SystemResolver};
 use crate::host::{InstanceState, add_services};
 use crate::limits::{EPOCH_TICK, EPOCH_TICK_IDLE, STACK_BYTES_MAX};
+use crate::log_book::LogBook;
 use crate::pure::{PureState, add_inert_wasi};
 use crate::seal::Seal;
 use crate::tls::TlsRoots;
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     pub(crate) own: OwnListeners,
     pub(crate) tls: TlsRoots,
     pub(crate) tasks: Option<Arc<dyn Tasks>>,
+    pub(crate) log_book: LogBook,
 }
 
 impl std::fmt::Debug for Sandbox {
@@ -128,6 +130,7 @@ impl Sandbox {
             own: OwnListeners::default(),
             tls: TlsRoots::default(),
             tasks: options.tasks,
+            log_book: LogBook::default(),
         })))
     }
 }

@@ -235,3 +235,28 @@ pub(crate) fn one_line(error: &wasmtime::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Codes of the load path that no request is answered with: defects of the host itself, which its log explains, and keys of the
+    /// configuration.
+    const UNANSWERED: [Code; 3] = [Code::PLUGIN_ENGINE, Code::PLUGIN_CACHE, Code::PLUGIN_KEY];
+
+    #[test]
+    fn every_code_of_the_load_path_is_answered_as_itself() {
+        let sources = [include_str!("error.rs"), include_str!("slot/error.rs"), include_str!("verify/mod.rs")];
+        let mut found = 0;
+        for source in sources {
+            for name in source.split(concat!("=> ", "Code::PLUGIN_")).skip(1) {
+                let name: String = name.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
+                let code = Code::of(&format!("PLUGIN.{name}"));
+                let code = code.filter(|code| code.is_answer() || UNANSWERED.contains(code));
+                assert!(code.is_some(), "PLUGIN.{name} has no HTTP status: give its row in host/core/src/code one");
+                found += 1;
+            }
+        }
+        assert!(found >= 35, "only {found} codes were found");
+    }
+}

@@ -57,6 +57,11 @@ impl WasmHandler {
         self.lanes.endpoint.context.losses.subscribe()
     }
 
+    /// Takes no more calls; those under way go on.
+    pub(crate) fn retire(&self) {
+        self.lanes.retire();
+    }
+
     /// Tries `open` again on every lane that waits or was refused.
     pub fn reopen(&self) {
         self.lanes.reopen();

@@ -7,7 +7,7 @@
 //!                                       ├─▶ WasmHandler     (port::handler::Handler)
 //!                                       ├─▶ WasmParticipant (port::participant::Participant)
 //!                                       └─▶ WasmBackoff     (port::backoff::BackoffPolicy)
-//!                └──▶ Slot: a transport or handler whose plugin can be replaced; Fleet: all of them, with their files
+//!                └──▶ Slot: a transport, handler, participant or policy whose plugin can be replaced; Fleet: all of them, with their files
 //! ```
 //! Bounds are in [`limits`]. A plugin reaches what its manifest asks for *and* the operator grants ([`grants`]); one that
 //! traps, loops, leaks or lies loses its instance and nothing else. It knows `waybill-core` only; nobody else names wasmtime.
@@ -31,6 +31,7 @@ mod http;
 mod instance;
 pub mod limits;
 mod load;
+mod log_book;
 mod manifest;
 mod meters;
 mod net;
@@ -68,8 +69,8 @@ pub use load::{Inspection, LoadedPlugin, PluginSource, inspect};
 pub use manifest::{Ask, Manifest, World};
 pub use participant::{ParticipantLimits, WasmParticipant, participant_steps};
 pub use slot::{
-    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, HandlerSlot, Life, Phase, Probation, Record, RolledBack, Slot,
-    SlotMemory, StageOptions, Staged, SwapError, Swapped, Why,
+    BAD_MAX, BadDigest, Forgetful, HISTORY_MAX, HandlerSlot, Life, ParticipantSlot, Phase, PolicySlot, Probation,
+    Record, RolledBack, Slot, SlotMemory, StageOptions, Staged, SwapError, Swapped, Why,
 };
 pub use source::WasmSource;
 pub use table::WasmTable;

@@ -84,6 +84,11 @@ impl WasmTransport {
         probe_endpoint(&endpoint).await
     }
 
+    /// Takes no more calls; those under way go on.
+    pub(crate) fn retire(&self) {
+        self.lanes.retire();
+    }
+
     /// Tries `open` again on every lane that waits or was refused, e.g. after a secret has changed.
     pub fn reopen(&self) {
         self.lanes.reopen();
@@ -140,7 +145,8 @@ impl Transport for WasmTransport {
         }
         let fits = fitting(&batch, &self.limits());
         // Made here, on the caller's task: the instance's own has enough to do.
-        let messages = batch.iter().take(fits).map(convert::message).collect();
+        let ids = &self.lanes.endpoint.message_ids;
+        let messages = batch.iter().take(fits).map(|delivery| convert::message(delivery, ids)).collect();
         drop(batch);
         match self.lanes.ask(lane, Work::Send { batch: messages, sink }, deadline).await? {
             Answer::Outcomes(mut outcomes) => {

@@ -181,7 +181,8 @@ pub(crate) fn elsewhere(tenant: &Tenant) -> String {
     format!(" in tenant {:?}: name another with ?tenant=", tenant.as_str())
 }
 
-fn bounded(filter: &str) -> Result<(), Problem> {
+/// Refuses a filter that is too long to be read.
+pub(crate) fn bounded(filter: &str) -> Result<(), Problem> {
     if filter.len() <= FILTER_BYTES_MAX {
         return Ok(());
     }

@@ -31,6 +31,8 @@ pub const ANSWER_RATE_MIN: usize = 1024;
 pub const STREAM_BUFFER_BYTES: usize = 4 * ANSWER_PIECE_MAX;
 /// Longest time that a caller waits in one request until a saga is at rest.
 pub const SAGA_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Longest wait for the next line of a plugin's log: well below the time that a request gets.
+pub const LOG_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest component handed over: what the plugin host takes. Bytes.
 pub const COMPONENT_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// Bodies larger than this are counted against [`Limits::bodies_bytes_max`]; smaller ones are bounded by

@@ -16,6 +16,7 @@ use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamError;
 use waybill_core::port::store::StoreError;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::exact::ExactRefusal;
 use waybill_core::streams::reading::PageError;
 
@@ -108,10 +109,10 @@ pub struct ProblemOut {
     pub index: Option<usize>,
     /// The first number that is kept of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_seq: Option<u64>,
+    pub first_seq: Option<SeqJson>,
     /// The highest number that the stream gave out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_seq: Option<u64>,
+    pub last_seq: Option<SeqJson>,
     /// Everything that is wrong with a saga's definition; `path`, `line` and `column` are those of the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<DefinitionProblem>,
@@ -187,8 +188,8 @@ impl Problem {
             line: self.at.line,
             column: self.at.column,
             index: self.at.index,
-            first_seq: self.stream.as_ref().and_then(|has| has.first),
-            last_seq: self.stream.as_ref().map(|has| has.last),
+            first_seq: self.stream.as_ref().and_then(|has| has.first).map(SeqJson),
+            last_seq: self.stream.as_ref().map(|has| SeqJson(has.last)),
             problems: self.faults.clone(),
         };
         headers.remove(header::CONTENT_LENGTH);

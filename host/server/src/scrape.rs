@@ -143,8 +143,10 @@ fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
 }
 
 fn holds(page: &mut Page<'_>, blocked: &[BlockedView]) {
-    let mut kinds: BTreeMap<&str, u64> =
-        ["key", "destination", "transport", "no_route", "paused"].into_iter().map(|kind| (kind, 0)).collect();
+    let mut kinds: BTreeMap<&str, u64> = ["key", "destination", "transport", "no_route", "paused", "rate", "unclaimed"]
+        .into_iter()
+        .map(|kind| (kind, 0))
+        .collect();
     for hold in blocked {
         *kinds.entry(hold.kind.as_str()).or_default() += 1;
     }

@@ -85,7 +85,7 @@ impl Server {
     #[doc(hidden)]
     pub fn with_routes(parts: Parts, further: Router) -> Self {
         let (routes, api) = routes::all().split_for_parts();
-        let api = openapi::completed(api);
+        let rules = Rules::of(&api);
         let (name, tenants) = ("anonymous".to_owned(), Tenants::Only(Vec::new()));
         let nobody = Principal { name, tenants, roles: Vec::new(), streams: Vec::new() };
         let app: App = Arc::new(Inner {
@@ -97,8 +97,8 @@ impl Server {
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
             subscriptions: Places::new(subscriptions_max(parts.limits.connections_max)),
             tickets: Tickets::new(),
-            rules: Rules::of(&api),
-            openapi: Bytes::from(serde_json::to_vec(&api).unwrap_or_default()),
+            rules,
+            openapi: Bytes::from(serde_json::to_vec(&openapi::completed(api)).unwrap_or_default()),
             service: parts.service,
             sagas: parts.sagas,
             approvals: parts.approvals,
@@ -185,7 +185,7 @@ pub async fn bind(
 
 /// What each operation needs, by method and path, as enforced: for tests and for `docs/`.
 pub fn permissions() -> Vec<(String, String, Option<Permission>)> {
-    let api = crate::openapi::document();
+    let api = routes::all().split_for_parts().1;
     crate::openapi::operations(&api)
         .into_iter()
         .map(|operation| (operation.method.to_string(), operation.path.to_owned(), operation.permission))

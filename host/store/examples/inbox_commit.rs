@@ -94,7 +94,7 @@ impl Writer<'_> {
             done: Vec::new(),
             messages: Vec::new(),
             sagas: Vec::new(),
-            events: Vec::new(),
+            events: Default::default(),
         }
     }
 

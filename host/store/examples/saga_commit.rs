@@ -81,7 +81,7 @@ fn prepare(course: Course, record: SagaShardRecord, size: usize, rounds: usize, 
             journal: Vec::with_capacity(size),
             writes: Vec::new(),
             messages: Vec::new(),
-            events: Vec::new(),
+            events: Default::default(),
             door: Vec::new(),
         };
         // Those that are old enough have ended: their records are of no use.

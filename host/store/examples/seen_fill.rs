@@ -75,7 +75,7 @@ fn commit(before: &InboxShardRecord, age: u64, seen: Vec<SeenMark>) -> InboxComm
         done: Vec::new(),
         messages: Vec::new(),
         sagas: Vec::new(),
-        events: Vec::new(),
+        events: Default::default(),
     }
 }
 

@@ -115,8 +115,10 @@ pub const RELAY_AT: &str = "relay_at";
 /// Ranges that retention took before a relay had them: `[relay, tenant, stream, from]`.
 pub const RELAY_OVERTAKEN: &str = "relay_overtaken";
 pub const OPERATIONS: &str = "waybill_operation";
-/// Audit trail: `[millis, ulid]`.
+/// The audit trail's acts of operators and hosts: `[millis, order, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
+/// Its events of messages and sagas, those of one commit in a record: `[millis, shard, 0 or 1, beat, part]`, 1 = of sagas.
+pub const TX_EVENT: &str = "waybill_tx_event";
 /// State of plugins: `[scope, key]`.
 pub const KV: &str = "plugin_kv";
 /// What one scope of [`KV`] holds: `scope`. Every write of the scope writes it, so that two can't overdraw the quota.
@@ -130,7 +132,7 @@ pub const MIGRATION: &str = "waybill_migration";
 pub const DOORSTEPS: [&str; 2] = [DOOR, STREAM_DOOR];
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 60] = [
+pub const OWN: [&str; 61] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -187,6 +189,7 @@ pub const OWN: [&str; 60] = [
     RELAY_OVERTAKEN,
     OPERATIONS,
     AUDIT,
+    TX_EVENT,
     KV,
     KV_SCOPE,
     META,

@@ -58,8 +58,10 @@ impl Bench {
             owner_ttl: Duration::from_secs(3600),
             parked_per_tenant: 10_000,
             dead_holds_key: false,
+            tx_events: true,
             weights: BTreeMap::new(),
             routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
+            rates: Arc::default(),
             caution: Caution::default(),
             rules: Rules::default(),
         };
@@ -71,6 +73,7 @@ impl Bench {
             claimed: Vec::new(),
             commit_bytes: SchedulerLimits::default().commit_bytes,
             dead_holds_key: false,
+            tx_events: true,
             lived: false,
             rules: Rules::default(),
         };

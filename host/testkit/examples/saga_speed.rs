@@ -35,23 +35,9 @@ action = "fn:shop/ship"
 "#;
 
 fn start(number: u64, definitions: &Arc<DefinitionSet>) -> SagaCommand {
-    SagaCommand::Start(Box::new(NewSaga {
-        key: SagaKey { tenant: Tenant::unnamed(), id: SagaId::root(&format!("saga-{number:020}")).unwrap() },
-        caller_id: false,
-        at: None,
-        looked_up: None,
-        definitions: Arc::clone(definitions),
-        version: None,
-        input: Json::parse("{\"order\":17,\"items\":[{\"sku\":\"a\",\"count\":2}]}").unwrap(),
-        deadline: None,
-        headers: Vec::new(),
-        envelope_id: None,
-        correlation_id: None,
-        traceparent: None,
-        plugins: Vec::new(),
-        default_retry: default_retry(),
-        actor: None,
-    }))
+    let key = SagaKey { tenant: Tenant::unnamed(), id: SagaId::root(&format!("saga-{number:020}")).unwrap() };
+    let input = Json::parse("{\"order\":17,\"items\":[{\"sku\":\"a\",\"count\":2}]}").unwrap();
+    SagaCommand::Start(Box::new(NewSaga::new(key, Arc::clone(definitions), input, default_retry())))
 }
 
 fn main() {
@@ -59,8 +45,13 @@ fn main() {
     let (sagas, at_once) = (args.next().unwrap_or(200_000), args.next().unwrap_or(64));
     let root = Arc::new(parse(DEFINITION, DefinitionFormat::Toml).unwrap().definition);
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
-    let config =
-        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: Some("host".into()),
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     let mut now = UnixMillis(1_800_000_000_000);
     let takeover = SagaTakeover::default();
     let mut shard = SagaShard::restore(config, takeover, |_| None, now, 0.5).shard;

@@ -10,6 +10,7 @@
 //! | [`fake_participant`] | a participant whose steps a test writes |
 //! | [`fake_handler`] | handlers whose answers a test writes |
 //! | [`fake_source`] | a broker in memory, with sources on it |
+//! | [`fake_streams`] | event streams, played, for the surfaces that show them |
 //! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
@@ -21,6 +22,7 @@
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_host`] | the real engine on the reference store: a host without a process, brought into the states that tests need |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
+//! | [`metrics_page`] | metrics as `docs/operations.md` and as `/metrics` have them |
 //! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`outage`] | a broker's server killed under load, and what it has then |
 //! | [`postgres`] | a real PostgreSQL, and a client of it |
@@ -43,6 +45,7 @@ pub mod direct_model;
 pub mod fake_handler;
 pub mod fake_participant;
 pub mod fake_source;
+pub mod fake_streams;
 pub mod fake_table;
 pub mod fake_transport;
 pub mod golden;
@@ -55,6 +58,7 @@ pub mod ledger;
 pub mod load;
 pub mod memory_host;
 pub mod memory_store;
+pub mod metrics_page;
 pub mod model;
 pub mod nats;
 pub mod outage;
@@ -69,3 +73,6 @@ pub mod storm;
 pub mod streams_model;
 pub mod subscriber;
 pub mod toolchains;
+
+/// For harnesses that know this crate alone.
+pub use waybill_core::seq_json;

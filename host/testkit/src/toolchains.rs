@@ -124,13 +124,44 @@ fn jco(folder: &Path, node: &Path) -> Result<PathBuf, ToolchainError> {
     }
     fresh(folder)?;
     std::fs::copy(file, folder.join("package.json")).map_err(system("copying package.json"))?;
+    npm("install", folder, node)?;
+    done(folder, &pins)?;
+    Ok(modules)
+}
+
+/// Runs npm in a folder.
+fn npm(act: &str, folder: &Path, node: &Path) -> Result<(), ToolchainError> {
     let mut path = vec![node.to_path_buf()];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let path = std::env::join_paths(path).map_err(|error| system("making a PATH")(std::io::Error::other(error)))?;
-    let npm = ["install", "--no-audit", "--no-fund", "--loglevel=error"];
-    run(Command::new(node.join("npm")).args(npm).current_dir(folder).env("PATH", path))?;
-    done(folder, &pins)?;
-    Ok(modules)
+    let arguments = [act, "--no-audit", "--no-fund", "--loglevel=error"];
+    run(Command::new(node.join("npm")).args(arguments).current_dir(folder).env("PATH", path))
+}
+
+impl Toolchains {
+    /// The packages that the lock file beside a `package.json` pins, installed once into `folder`: their `node_modules`.
+    ///
+    /// # Errors
+    /// A package can't be had, or isn't the one that was locked.
+    pub fn locked_packages(&self, folder: &Path, package: &Path) -> Result<PathBuf, ToolchainError> {
+        let lock = package.with_file_name("package-lock.json");
+        let pins = std::fs::read_to_string(&lock).map_err(system(format!("reading {}", lock.display())))?;
+        if !is_done(folder, &pins) {
+            fresh(folder)?;
+            for file in [package, &lock] {
+                let into = folder.join(file.file_name().unwrap_or_default());
+                std::fs::copy(file, into).map_err(system(format!("copying {}", file.display())))?;
+            }
+            npm("ci", folder, &self.node())?;
+            done(folder, &pins)?;
+        }
+        Ok(folder.join("node_modules"))
+    }
+
+    /// The folder of node and npm.
+    pub fn node(&self) -> PathBuf {
+        self.path.iter().find(|folder| folder.join("npm").exists()).cloned().unwrap_or_default()
+    }
 }
 
 /// The folder of a Node.js that is new enough and has npm beside it, if the machine has one.

@@ -122,6 +122,7 @@ fn waybill_headers(message: &Message) -> Vec<(String, String)> {
         ("waybill-attempt", Some(attempt.as_str())),
         ("waybill-lease-epoch", Some(epoch.as_str())),
         ("waybill-seq", message.attribute("seq")),
+        ("waybill-replay", message.attribute("replay")),
         ("waybill-key", message.key.as_deref()),
         ("waybill-tenant", Some(message.tenant.as_str())),
     ])

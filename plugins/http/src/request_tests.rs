@@ -93,6 +93,16 @@ fn what_a_message_has_besides_becomes_extensions() {
     assert!(values(&request, "waybill-seq").is_empty());
 }
 
+/// Attempt, epoch and seq are a first delivery's again, and so is the idempotency key.
+#[test]
+fn a_replay_says_that_it_is_one() {
+    let mut replayed = message();
+    replayed.attributes.push(named("replay", "2"));
+    let request = sent(replayed);
+    assert_eq!(values(&request, "waybill-replay"), ["2"]);
+    assert_eq!(values(&request, "idempotency-key"), ["01JD0000000000000000000000"]);
+}
+
 #[test]
 fn a_callers_headers_go_along_and_may_repeat() {
     let headers =

@@ -146,6 +146,16 @@ pub fn reason(error: &NetError) -> String {
     }
 }
 
+/// A connection that wasn't made, as the failure of the call: it says to whom, which the error itself doesn't.
+pub fn connect_failure(code: &str, to: &str, error: &NetError) -> PluginError {
+    let mut failed = failure(code, error);
+    failed.fault.reason = match error {
+        NetError::Refused => format!("nobody listens at {to}"),
+        other => format!("{to}: {}", reason(other)),
+    };
+    failed
+}
+
 /// A failure of the stream as that of the call: what only an operator can mend is `denied`, the rest `unavailable`.
 pub fn failure(code: &str, error: &NetError) -> PluginError {
     let kind = match error {
@@ -160,6 +170,17 @@ pub fn failure(code: &str, error: &NetError) -> PluginError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_was_not_made_says_to_whom() {
+        for (error, says) in [
+            (NetError::Refused, "nobody listens at broker:1883"),
+            (NetError::Timeout, "broker:1883: no answer in time"),
+        ] {
+            let failed = connect_failure("MQTT.CONNECT", "broker:1883", &error);
+            assert_eq!((failed.kind, failed.fault.reason.as_str()), (ErrorKind::Unavailable, says));
+        }
+    }
 
     #[test]
     fn input_keeps_what_is_unread_across_pushes() {

@@ -5,6 +5,7 @@
 mod broken;
 mod bundled;
 mod dev;
+mod honest;
 mod mistakes;
 mod projects;
 mod support;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{copied, fails, json, program, project, waybill, well};
+use crate::support::{copied, fails, json, program, project, project_at, waybill, well, words};
 
 /// The repository's author's crate: most Rust projects use it in place, so that it is compiled once.
 fn sdk() -> String {
@@ -55,12 +55,59 @@ fn whole_way(world: &str, language: &str, further: &[&str]) {
     let inspected = json(&well(&mut waybill(&["plugin", "inspect", &component, "-o", "json"])));
     assert_eq!((&inspected["name"], &inspected["world"]), (&Value::from(format!("my-{world}")), &Value::from(world)));
     well(&mut waybill(&["plugin", "check", &component]));
+    if world == "participant" {
+        leaves_its_message(&component);
+    }
+}
+
+/// The templates of all languages leave the same message, under a key by which a receiver tells a repeat.
+fn leaves_its_message(component: &str) {
+    let order = r#"{"sku":"tea","count":2}"#;
+    let answer = json(&well(&mut waybill(&["plugin", "call", component, "reserve", "--input", order, "-o", "json"])));
+    let message = &answer["messages"][0];
+    assert_eq!(
+        (&message["topic"], &message["content_type"]),
+        (&json!("bus:stock.reserved"), &json!("application/json"))
+    );
+    assert_eq!(message["payload"], json!({ "sku": "tea", "reserved": 2 }), "{answer:#}");
+    assert_eq!(message["headers"], json!([["idempotency-key", answer["idempotency_key"]]]), "{answer:#}");
+}
+
+#[test]
+fn what_javascript_says_and_throws_is_shown() {
+    let dir = project_at("js-console", "participant", "js", &[]);
+    let source = dir.join("src/reserve.js");
+    let good = std::fs::read_to_string(&source).unwrap();
+    let broken = "\nexport function reserve(config, order) {\n  console.log(\"reserving\", order);\n  throw new TypeError(\"no stock of \" + order.sku);\n}\n";
+    std::fs::write(&source, good.replace("export function reserve(", "export function reserved(") + broken).unwrap();
+    let built = well(waybill(&["plugin", "build", "-o", "json"]).current_dir(&dir));
+    std::fs::write(&source, good).unwrap();
+    let component = json(&built)["file"].as_str().unwrap().to_owned();
+    let mut call = waybill(&["plugin", "call", &component, "reserve", "-o", "json"]);
+    let output = call.args(["--input", r#"{"sku":"tea","count":2}"#]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("reserving {\"sku\":\"tea\",\"count\":2}"), "{said}");
+    let reason = json(&output)["fault"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("no stock of tea") && reason.contains(".js:"), "{reason}");
+    assert!(!reason.contains("wasm backtrace") && !said.contains("RUST_BACKTRACE"), "{reason}\n{said}");
 }
 
 #[test]
 fn a_transport_in_rust() {
     // With its own copy of the author's crate: nothing but the binary is needed.
     whole_way("transport", "rust", &[]);
+}
+
+#[test]
+fn a_transport_with_a_protocol_of_its_own() {
+    let dir = project_at("rust-net", "transport", "rust", &["--template", "net", "--sdk", &sdk()]);
+    own_tests(&dir, "rust");
+    well(waybill(&["plugin", "build"]).current_dir(&dir));
+    let report = json(&well(waybill(&["plugin", "test", "--no-build", "-o", "json"]).current_dir(&dir)));
+    let checks = report["checks"].as_array().unwrap();
+    assert!(checks.iter().filter(|check| check["verdict"] == "passed").count() >= 20, "{report:#}");
+    assert!(checks.iter().all(|check| check["verdict"] != "not-run"), "{report:#}");
 }
 
 #[test]
@@ -93,7 +140,11 @@ fn a_participant_in_javascript() {
     whole_way("participant", "js", &[]);
     // In the place that a configuration gives it.
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/js-participant");
-    std::fs::write(dir.join("waybill.toml"), "[participant.steps]\nplugin = \"my-participant.wasm\"\n").unwrap();
+    std::fs::write(
+        dir.join("waybill.toml"),
+        "[store]\nurl = \"mem://\"\n[participant.steps]\nplugin = \"my-participant.wasm\"\n",
+    )
+    .unwrap();
     let check = |arguments: &[&str]| {
         let mut command = waybill(&["plugin", "check", "-o", "json"]);
         command.args(arguments).current_dir(&dir);
@@ -104,6 +155,8 @@ fn a_participant_in_javascript() {
         let checked = |name: &str| checks.as_array().unwrap().iter().any(|item| item["name"] == name);
         assert!(checked("config") && checked("grants"), "{checks:#}");
     }
+    let counted = well(waybill(&["config", "check", "--config", "waybill.toml"]).current_dir(&dir));
+    assert!(String::from_utf8_lossy(&counted.stdout).contains("1 participant, "), "{}", words(&counted));
     let said = fails(&mut check(&["stepz"]), 2);
     assert!(said.contains("participants: steps"), "{said}");
 }

@@ -58,7 +58,8 @@ impl HttpSteps for Failing {
 async fn fail_one(sagas: &dyn SagaService, number: usize) {
     let action = "action = \"http://pay.example/charge\"";
     let text = format!("name = \"saga-{number}\"\nversion = 1\n[[steps]]\nname = \"step-{number}\"\n{action}\n");
-    let define = Define { text, format: DefinitionFormat::Toml, dry_run: false, actor: "ann".to_owned() };
+    let define =
+        Define { text, format: DefinitionFormat::Toml, dry_run: false, given: Vec::new(), actor: "ann".to_owned() };
     sagas.define(define).await.expect("is taken");
     let start = StartSaga {
         tenant: Tenant::new(format!("tenant-{number}").as_str()).unwrap(),
@@ -131,7 +132,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
     let sagas = engine.sagas().expect("has sagas");
     futures::stream::iter(0..MANY).for_each_concurrent(AT_ONCE, |number| fail_one(sagas.as_ref(), number)).await;
     tokio::time::timeout(AMPLE, async {
-        while series(&handle.render(), "tx_saga_duration_ms_count").1 < MANY as f64 {
+        while series(&handle.render(), "tx_saga_duration_seconds_count").1 < MANY as f64 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -185,7 +186,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
     assert!(series(&page, "tx_outbox_dead_total").0 >= 200, "the first have labels of their own");
     assert!(page.contains("tx_outbox_dead_total{tenant=\"other\",code=\"other\"}"), "the rest share");
     assert!(series(&page, "waybill_http_requests_total").0 < 100);
-    for name in ["tx_saga_started_total", "tx_saga_compensated_total", "tx_saga_duration_ms_count"] {
+    for name in ["tx_saga_started_total", "tx_saga_compensated_total", "tx_saga_duration_seconds_count"] {
         let (count, sum) = series(&page, name);
         assert!(count >= 200 && sum == MANY as f64, "{name}: {count} series of {sum} sagas");
         let shared =

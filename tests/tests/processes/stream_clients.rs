@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use waybill_core::seq_json::SeqJson;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -86,7 +87,9 @@ impl Scene {
         let mut read: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for line in std::fs::read_to_string(self.file("events.jsonl")).unwrap().lines() {
             let event: Value = serde_json::from_str(line).unwrap();
-            read.entry(event["stream"].as_str().unwrap().to_owned()).or_default().push(event["seq"].as_u64().unwrap());
+            read.entry(event["stream"].as_str().unwrap().to_owned())
+                .or_default()
+                .push(SeqJson::in_value(&event["seq"]).unwrap());
         }
         for (stream, events) in &self.appended {
             assert_eq!(read[*stream], (1..=*events).collect::<Vec<_>>(), "{stream}");

@@ -66,6 +66,7 @@ fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     let (message, payload) = (Arc::new(message), payload.to_owned().into());
     let (destination, attributes) = (book.to_owned(), Vec::new());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::json;
 use waybill_core::annotation::Annotation;
 use waybill_core::annotations::Annotations;
-use waybill_core::endpoint::{EndpointSettings, Grants};
+use waybill_core::endpoint::{EndpointSettings, Grants, MessageIds};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
@@ -117,6 +117,7 @@ fn delivery(number: u64, url: &str) -> Delivery {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     Delivery {
         message: Arc::new(message),
@@ -170,6 +171,19 @@ async fn a_message_arrives_as_a_cloud_event() {
         ("host", server.address.to_string().as_str()),
     ] {
         assert_eq!(request.headers.get(name).map(String::as_str), Some(value), "{name}");
+    }
+}
+
+/// `messageId=outbox-{id}` of source document 4.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_are_written_by_the_transport_s_template() {
+    let server = Server::start();
+    let message_ids = MessageIds::parse("outbox-{id}").unwrap();
+    let transport = start(EndpointSettings { message_ids, ..loopback() }).await;
+    send(&transport, &[server.url("/status/204")]).await;
+    let got = server.got.lock().unwrap();
+    for name in ["ce-id", "idempotency-key"] {
+        assert_eq!(got[0].headers.get(name).map(String::as_str), Some("outbox-m0"), "{name}");
     }
 }
 

@@ -15,6 +15,7 @@ use crate::term::Term;
 
 /// Which plugin.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  waybill plugin inspect nats\n  waybill plugin inspect target/ledger.wasm -o json")]
 pub struct Inspect {
     /// A bundled plugin's name, or the path of a .wasm
     pub plugin: String,

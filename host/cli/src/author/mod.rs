@@ -14,6 +14,7 @@ pub mod call;
 pub mod dev;
 pub mod inspect;
 pub mod new;
+pub mod place;
 mod project;
 pub mod sandbox;
 pub mod signing;

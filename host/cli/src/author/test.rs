@@ -11,7 +11,7 @@ use super::project::{MANIFEST, Project};
 use super::sandbox::{self, Cache};
 use super::{build, inspect};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, safe};
+use crate::output::{self, Format, View, column, prose, safe, whole};
 use crate::term::Term;
 
 /// A run of the conformance suite.
@@ -98,20 +98,23 @@ fn config(text: &str) -> Result<Value, CliError> {
 
 const VIEW: View<'_, Check> = View {
     columns: &[
-        column("CHECK", |check| safe(&check.name)),
+        whole("CHECK", |check| safe(&check.name)),
         column("VERDICT", |check| {
             let verdict = match &check.verdict {
                 Verdict::Passed { .. } => "passed",
                 Verdict::Failed { .. } => "FAILED",
                 Verdict::NotApplicable { .. } => "not applicable",
+                Verdict::NotRun { .. } => "didn't run",
             };
             verdict.to_owned()
         }),
         // One that failed with what it promises and what to do.
-        column("WHAT WAS SEEN", |check| match &check.verdict {
+        prose("WHAT WAS SEEN", |check| match &check.verdict {
             Verdict::Passed { seen } => safe(seen),
-            Verdict::Failed { reason, fix } => safe(&format!("{reason}\npromise: {}\nfix: {fix}", check.promise)),
-            Verdict::NotApplicable { reason } => safe(reason),
+            Verdict::Failed { reason, fix } => {
+                format!("{}\npromise: {}\nfix: {}", safe(reason), safe(&check.promise), safe(fix))
+            }
+            Verdict::NotApplicable { reason } | Verdict::NotRun { reason } => safe(reason),
         }),
     ],
     id: |check| safe(&check.name),
@@ -123,7 +126,76 @@ fn show(report: &Report, format: Format, term: &mut Term) -> Result<(), CliError
         Format::Json => output::json(term, &json!(report))?,
         format => output::list(term, format, &report.checks, &VIEW)?,
     }
-    let skipped = report.checks.len() - report.passed() - report.failed();
-    term.say(&format!("{} passed, {} failed, {skipped} not applicable", report.passed(), report.failed()));
+    let not_run = report.not_run();
+    let held_back: usize = not_run.iter().map(|(_, count)| count).sum();
+    let (passed, failed) = (report.passed(), report.failed());
+    let beside = report.checks.len().saturating_sub(passed + failed + held_back);
+    term.say(&format!("{passed} passed, {failed} failed, {beside} not applicable"));
+    for (reason, count) in not_run {
+        let checks = if count == 1 { "check" } else { "checks" };
+        term.say(&format!("{count} {checks} didn't run: {}", safe(reason)));
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_did_not_run_is_the_last_word_and_a_failure_has_lines_of_its_own() {
+        let text = |text: &str| text.to_owned();
+        let check = |name: &str, verdict| Check { name: text(name), promise: text("what is promised"), verdict };
+        let not_run = || Verdict::NotRun { reason: text("no case") };
+        let checks = vec![
+            check("opens", Verdict::Passed { seen: text("1 delivered") }),
+            check("ids-kept", not_run()),
+            check("outage", not_run()),
+            check("case: x", Verdict::Failed { reason: text("expected ack"), fix: text("correct the plugin") }),
+        ];
+        let report = Report {
+            plugin: text("mqtt"),
+            version: text("0.1.0"),
+            world: text("transport"),
+            digest: text("sha256:ab"),
+            checks,
+        };
+        let (out, err) = (Written::default(), Written::default());
+        let mut term = Term {
+            out: Box::new(out.clone()),
+            err: Box::new(err.clone()),
+            width: None,
+            color: false,
+            ..Term::of_process()
+        };
+        show(&report, Format::Table, &mut term).unwrap();
+        assert_eq!(err.text(), "1 passed, 1 failed, 0 not applicable\n2 checks didn't run: no case\n");
+        let lines: Vec<String> = out.text().lines().map(|line| line.trim().to_owned()).collect();
+        assert!(lines.iter().any(|line| line == "promise: what is promised"), "{lines:?}");
+        assert!(lines.iter().any(|line| line == "fix: correct the plugin"), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("ids-kept") && line.contains("didn't run")), "{lines:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Talking to a host's HTTP API.
 
+mod error;
 mod events;
 mod problem;
 
@@ -9,15 +10,13 @@ use std::time::Duration;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
-use thiserror::Error;
 use url::{Host, Url};
-use waybill_core::code::Code;
 use waybill_server::listen::is_loopback;
 
 use crate::args::Global;
-use crate::exit::Exit;
 use crate::term::Term;
 
+pub use error::ClientError;
 pub use events::{EventStream, Heard};
 pub use problem::{Refusal, exit_of_code};
 
@@ -27,70 +26,14 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a host is when nothing says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
+/// What is wrong with most addresses that are none.
+const NO_SCHEME: &str = "it must begin with http:// or https://";
 /// Environment variable that holds the address.
 const URL_VARIABLE: &str = "WAYBILL_URL";
 /// Environment variable that holds the path of further certificates to trust.
 const CA_VARIABLE: &str = "WAYBILL_CA";
 /// Environment variable that holds the token.
 const TOKEN_VARIABLE: &str = "WAYBILL_TOKEN";
-
-/// Why the host didn't do it.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// The address isn't one.
-    #[error(
-        "{}: {url:?} isn't an address of a host: {cause}\n  fix write --url http://HOST:PORT, or set WAYBILL_URL",
-        Code::CLIENT_URL
-    )]
-    Url { url: String, cause: String },
-    /// The token can't be read.
-    #[error(
-        "{}: the token can't be read: {cause}\n  fix give --token-file FILE with one line, or set WAYBILL_TOKEN",
-        Code::CLIENT_TOKEN
-    )]
-    Token { cause: String },
-    /// The certificates to trust can't be read.
-    #[error(
-        "{}: {file} holds no usable certificates: {cause}\n  fix give --ca FILE, or WAYBILL_CA, with certificates in PEM",
-        Code::CLIENT_CA
-    )]
-    Ca { file: String, cause: String },
-    /// Who answers there can't prove to be the host.
-    #[error(
-        "{}: {url} can't be trusted: {cause}\n  fix give --ca FILE with the certificate of who signed the host's, or the name that its certificate is for in --url",
-        Code::CLIENT_TLS
-    )]
-    Tls { url: String, cause: String },
-    #[error(
-        "{}: no host answers at {url}: {cause}\n  fix start one with `waybill serve`, or give --url",
-        Code::CLIENT_UNREACHABLE
-    )]
-    Unreachable { url: String, cause: String },
-    /// No answer in time.
-    #[error("{}: {url} didn't answer within {}: what was asked may still be done\n  fix look with `waybill status`, or give a longer --timeout", Code::CLIENT_TIMEOUT, humantime::format_duration(*.after))]
-    TimedOut { url: String, after: Duration },
-    /// An answer that isn't ours.
-    #[error(
-        "{}: {url} answered {status} and not as a Waybill host does: {cause}\n  fix check that --url names a host and nothing else in between",
-        Code::CLIENT_ANSWER
-    )]
-    Answer { url: String, status: u16, cause: String },
-    /// The host said no.
-    #[error(transparent)]
-    Refused(#[from] Box<Refusal>),
-}
-
-impl ClientError {
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Url { .. } | Self::Token { .. } | Self::Ca { .. } => Exit::Usage,
-            Self::Unreachable { .. } | Self::Tls { .. } => Exit::Unreachable,
-            Self::TimedOut { .. } => Exit::TimedOut,
-            Self::Answer { .. } => Exit::Failed,
-            Self::Refused(refusal) => refusal.exit(),
-        }
-    }
-}
 
 /// An answer: status and JSON.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,9 +70,12 @@ impl Client {
         let of_env = || term.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
         let url = global.url.clone().or_else(of_env).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let refuse = |cause: String| ClientError::Url { url: url.clone(), cause };
-        let base = Url::parse(&url).map_err(|error| refuse(error.to_string()))?;
+        let base = Url::parse(&url).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => refuse(NO_SCHEME.to_owned()),
+            error => refuse(error.to_string()),
+        })?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
-            return Err(refuse("it must begin with http:// or https://".into()));
+            return Err(refuse(NO_SCHEME.to_owned()));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(refuse("credentials don't belong there: use --token-file".into()));
@@ -161,6 +107,11 @@ impl Client {
     /// Address as given, for messages.
     pub fn url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
+    }
+
+    /// How long an answer may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Answer, ClientError> {
@@ -245,6 +196,9 @@ impl Client {
 
     fn request(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> Result<RequestBuilder, ClientError> {
         let mut url = self.base.clone();
+        if let Some(name) = path.iter().find(|name| matches!(**name, "." | "..")) {
+            return Err(ClientError::Lost { name: (*name).to_owned() });
+        }
         match url.path_segments_mut() {
             // Segments are escaped one by one: an id may hold a slash.
             Ok(mut segments) => {

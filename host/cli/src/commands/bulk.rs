@@ -6,10 +6,10 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 
-use super::Context;
+use super::{Context, lists};
 use crate::client::Answer;
 use crate::exit::{CliError, Exit};
-use crate::output::{self, counted_since, text, words};
+use crate::output::{self, Format, View, counted_since, text, words};
 use crate::term::DRY_RUN_FIRST;
 
 /// How often an operation is asked how it stands.
@@ -79,6 +79,29 @@ impl Operation<'_> {
             return Ok(None);
         }
         watch(context, self.verb, &id, matched).await.map(Some)
+    }
+}
+
+/// Writes what would be done, and the first it would be done to.
+pub(super) fn dry_run(
+    context: &mut Context<'_>,
+    counted: &Answer,
+    what: &str,
+    view: &View<'_>,
+) -> Result<(), CliError> {
+    let sample = counted.need("sample", Value::as_array)?;
+    match context.format {
+        Format::Json | Format::Jsonl => context.term.line(counted.text.trim_end()),
+        Format::Ids => output::list(context.term, Format::Ids, sample, view),
+        Format::Table => {
+            context.term.line(&format!("would {what}"))?;
+            lists::tell_counted(context, &counted.body);
+            if !sample.is_empty() {
+                context.term.line("the first of them:")?;
+                output::list(context.term, Format::Table, sample, view)?;
+            }
+            Ok(())
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use waybill_core::streams::settings::StreamsSettings;
 
 use super::config::check::load_plugins;
 use crate::config::{Config, StoreKind};
-use crate::data;
+use crate::data::{self, FREE_BYTES_MIN};
 use crate::exit::CliError;
 use crate::output::checks::{self, Check};
 use crate::output::{Format, format_size, number};
@@ -19,8 +19,6 @@ use crate::serve::compose;
 use crate::setup::{self, ConfigArgs};
 use crate::term::Term;
 
-/// Free space below which a host soon stops taking messages, in bytes.
-const FREE_BYTES_MIN: u64 = 256 << 20;
 /// Free space below which it is worth a word, in bytes.
 const FREE_BYTES_LOW: u64 = 2 << 30;
 /// Files that a host has open beside its subscriptions: its store, brokers, other requests.
@@ -103,9 +101,8 @@ fn data_folder(path: &Path) -> Check {
 fn disk_space(path: &Path) -> Check {
     let name = "disk space";
     let path = data::there(path);
-    match rustix::fs::statvfs(path) {
-        Ok(stat) => {
-            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    match data::free_bytes(path) {
+        Ok(free) => {
             let mib = free >> 20 << 20;
             let detail = format!("{} free at {}", format_size(mib), path.display());
             match free {
@@ -136,11 +133,12 @@ fn event_streams(settings: &StreamsSettings, files_max: Option<u64>) -> Check {
             .iter()
             .map(|relay| format!("relay {} sends {} through {}", relay.name, relay.streams.as_str(), relay.transport)),
     );
-    match files_max.filter(|files| *files < subscriptions.saturating_add(FILES_BESIDE)) {
+    let files_needed = subscriptions.saturating_add(FILES_BESIDE);
+    match files_max.filter(|files| *files < files_needed) {
         Some(files) => {
             parts.push(format!(
-                "but {files} files may be open at once, which a connection counts as: raise that (ulimit -n, LimitNOFILE= of a \
-                 unit), or lower events.subscriptions_max"
+                "but {files} files may be open at once, which a connection counts as: raise that to {files_needed} (ulimit -n, \
+                 LimitNOFILE= of a unit), or lower events.subscriptions_max"
             ));
             Check::warn(name, parts.join("; "))
         }
@@ -208,6 +206,7 @@ mod tests {
         let few = shown(Some(1_255));
         assert_eq!(few["status"], "warn");
         let detail = few["detail"].as_str().unwrap();
-        assert!(detail.starts_with(well) && detail.contains("1255 files") && detail.contains("ulimit -n"), "{detail}");
+        assert!(detail.starts_with(well) && detail.contains("1255 files"), "{detail}");
+        assert!(detail.contains("raise that to 1256 (ulimit -n, ") && detail.contains("or lower "), "{detail}");
     }
 }

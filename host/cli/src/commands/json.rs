@@ -38,7 +38,10 @@ pub(super) fn limited(stream: &mut (impl std::io::Read + ?Sized), name: &str) ->
 /// Checks that a text is JSON, and keeps it as it is.
 pub(super) fn raw_json(text: String, from: &str) -> Result<Box<RawValue>, CliError> {
     RawValue::from_string(text).map_err(|error| {
-        CliError::usage(format!("{from} isn't JSON: {error}"), "quote it for your shell, e.g. --payload '{\"a\":1}'")
+        CliError::usage(
+            format!("{from} isn't JSON: {error}"),
+            "quote it for your shell, e.g. '{\"a\":1}', or give @FILE, or - for stdin",
+        )
     })
 }
 

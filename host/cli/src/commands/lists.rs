@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::Context;
+use super::{Context, nothing};
 use crate::args::ListArgs;
 use crate::exit::CliError;
-use crate::output::{self, View, counted_since, number};
+use crate::output::{self, Format, View, counted_since, number, safe};
 
 /// Most items of one page (`surface.md`).
 const PAGE_MAX: usize = 1_000;
@@ -33,6 +33,13 @@ pub(super) async fn show(
     view: &View<'_>,
 ) -> Result<(), CliError> {
     let (items, more) = fetch(context, path, query, args.bound(), args.cursor.as_deref()).await?;
+    let filter = query.iter().find(|(name, text)| *name == "filter" && !text.trim().is_empty());
+    if let (Format::Table, true, More::Nothing, Some((_, filter))) = (context.format, items.is_empty(), &more, filter) {
+        context.term.say(&format!("{}: {}", view.none, safe(filter)));
+        let rest: Vec<_> = query.iter().filter(|(name, _)| *name != "filter").copied().collect();
+        nothing::explain(context, path, &rest, filter).await;
+        return Ok(());
+    }
     output::list(context.term, context.format, &items, view)?;
     tell_more(context, items.len(), more);
     Ok(())

@@ -4,11 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use waybill_core::annotation::Annotation;
+use waybill_core::seq_json::SeqJson;
 
 use super::{Context, lists};
 use crate::client::Answer;
 use crate::exit::CliError;
-use crate::output::{self, Format, ago, instant, plain, plugin, safe, shortened, text};
+use crate::output::{self, Format, Head, ago, instant, plain, plugin, safe, shortened, text, topic};
 
 /// Payload bytes shown in a table; more is left to `-o json`.
 const PAYLOAD_SHOWN_MAX: usize = 2_000;
@@ -35,7 +36,7 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     }
     row("note", text(item, "note"));
     row("last error", text(item, "last_error"));
-    row("topic", text(item, "topic"));
+    row("topic", topic(item, "topic"));
     row(
         "transport",
         item.get("transport").map_or("-".into(), |name| match name {
@@ -48,6 +49,9 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     if item.get("suspect").and_then(Value::as_u64).is_some_and(|crashes| crashes > 0) {
         row("crashes", text(item, "suspect"));
     }
+    if item.get("replays").and_then(Value::as_u64).is_some_and(|replays| replays > 0) {
+        row("replays", text(item, "replays"));
+    }
     for (title, name) in [
         ("created", "created_at"),
         ("occurred", "occurred_at"),
@@ -59,7 +63,7 @@ pub(super) fn show(context: &mut Context<'_>, answer: &Answer) -> Result<(), Cli
     }
     row(
         "place",
-        match (item.get("shard").and_then(Value::as_u64), item.get("seq").and_then(Value::as_u64)) {
+        match (item.get("shard").and_then(Value::as_u64), item.get("seq").and_then(SeqJson::in_value)) {
             (Some(shard), Some(seq)) => format!("shard {shard}, seq {seq}"),
             _ => "-".into(),
         },
@@ -137,7 +141,7 @@ fn history(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
         return Ok(());
     }
     context.term.line("")?;
-    let rows = attempts
+    let rows: Vec<_> = attempts
         .iter()
         .map(|attempt| {
             let plugin = attempt.get("plugin").filter(|plugin| !plugin.is_null()).map_or("-".into(), plugin);
@@ -157,7 +161,16 @@ fn history(context: &mut Context<'_>, item: &Value) -> Result<(), CliError> {
             ]
         })
         .collect();
-    output::table(context.term, &["ATTEMPT", "OUTCOME", "TOOK", "TRANSPORT", "PLUGIN", "WORKER", "ERROR"], rows)
+    let heads = [
+        Head::whole("ATTEMPT"),
+        Head::cut("OUTCOME"),
+        Head::cut("TOOK").less(1),
+        Head::cut("TRANSPORT").less(2),
+        Head::cut("PLUGIN").less(3),
+        Head::cut("WORKER").less(4),
+        Head::prose("ERROR"),
+    ];
+    output::table(context.term, &heads, &rows)
 }
 
 /// After an act on one message a table would only repeat what was said; the other formats get the message.

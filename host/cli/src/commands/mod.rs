@@ -20,6 +20,7 @@ mod inbox;
 mod json;
 mod lists;
 mod message;
+mod nothing;
 mod operation;
 mod outbox;
 mod plugin;
@@ -55,34 +56,55 @@ pub enum Command {
     /// Enqueue messages
     Send(Box<send::Send>),
     /// Messages on their way: list, show, stats, blocked, cancel, reschedule
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill outbox list --filter 'age>10m'\n  waybill outbox show order-17\n  waybill outbox blocked"
+    )]
     Outbox(outbox::Outbox),
     /// Dead letters: list, show, groups, replay, quarantine, edit, purge
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill dead groups\n  waybill dead list --filter 'code=HTTP.* age<1d'\n  waybill dead replay --filter 'code=HTTP.503' --dry-run"
+    )]
     Dead(dead::Dead),
     /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, link, accept, signal, reply
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill saga define order.toml\n  waybill saga start order --input @order.json --id order-17\n  waybill saga list --filter 'waiting_for=operator'\n  waybill saga show order-17"
+    )]
     Saga(saga::Saga),
     /// Bulk acts under way and over: list, show, cancel
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill operation list\n  waybill operation show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC"
+    )]
     Operation(operation::Operation),
     /// Received messages: list, show, stats, replay
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill inbox stats\n  waybill inbox list --filter 'consumer=ship'\n  waybill inbox replay --filter 'consumer=ship code=HTTP.422' --dry-run"
+    )]
     Inbox(inbox::Inbox),
     /// Sources of messages: list, pause, resume, provision
     #[command(subcommand)]
     Source(source::Source),
     /// Event streams: list, show, append, read, tail, purge, delete, import
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill stream list\n  waybill stream read task.node.7 --limit 10\n  waybill stream tail --prefix task."
+    )]
     Stream(stream::Stream),
     /// Relays of event streams to brokers: list, show, pause, resume, seek, dead, overtaken
     #[command(subcommand)]
     Relay(relay::Relay),
     /// Idempotency keys: list, show, release
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  waybill idempotency list\n  waybill idempotency show order-17")]
     Idempotency(idempotency::Idempotency),
     /// Rows that could not be read: list, show, restore, drop
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill quarantine list\n  waybill quarantine list -o ids | waybill quarantine restore -"
+    )]
     Quarantine(quarantine::Quarantine),
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
@@ -91,16 +113,20 @@ pub enum Command {
     #[command(subcommand)]
     Plugin(plugin::Plugin),
     /// Configuration: check, show, path, diff, reload
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill config check\n  waybill config show --origin\n  waybill config diff\n  waybill config reload"
+    )]
     Config(config::Config),
     /// The audit trail
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  waybill audit list\n  waybill audit tail -f")]
     Audit(audit::Audit),
     /// Check this machine and the configuration, without a running host
     Doctor(doctor::Doctor),
     /// Write a completion script for a shell
     Completions(completions::Completions),
     /// Version of this binary, its plugin contract and its parts
+    #[command(after_help = "Examples:\n  waybill version\n  waybill version -o json")]
     Version,
 }
 
@@ -113,7 +139,7 @@ pub(crate) struct Context<'t> {
 
 impl<'t> Context<'t> {
     fn new(global: &Global, term: &'t mut Term) -> Result<Self, CliError> {
-        Ok(Self { client: Client::new(global, term)?, format: global.output, term })
+        Ok(Self { client: Client::new(global, term)?, format: global.format(), term })
     }
 }
 
@@ -139,8 +165,8 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Plugin(command) => plugin::run(&command, global, term).await,
         Command::Config(command) => config::run(&command, global, term).await,
         Command::Audit(command) => audit::run(&command, &mut Context::new(global, term)?).await,
-        Command::Doctor(args) => doctor::run(&args, global.output, term).await,
+        Command::Doctor(args) => doctor::run(&args, global.format(), term).await,
         Command::Completions(args) => completions::run(&args, term),
-        Command::Version => version::run(global.output, term),
+        Command::Version => version::run(global.format(), term),
     }
 }

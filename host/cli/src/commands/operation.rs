@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Context, bulk, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, text, words};
+use crate::output::{self, View, column, instant, less, moment, text, whole, words};
 
 /// Bulk acts of the host.
 #[derive(Debug, Subcommand)]
@@ -41,15 +41,15 @@ pub struct Which {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("ID", |item| text(item, "id")),
+        whole("ID", |item| text(item, "id")),
         column("KIND", |item| text(item, "kind")),
         column("STATE", |item| text(item, "state")),
-        column("MATCHED", |item| words(item, "matched")),
+        less(1, column("MATCHED", |item| words(item, "matched"))),
         column("DONE", |item| words(item, "done")),
-        column("FAILED", |item| words(item, "failed")),
-        column("TENANT", |item| text(item, "tenant")),
-        column("BY", |item| text(item, "actor")),
-        column("BEGAN", |item| instant(item, "created_at")),
+        less(2, column("FAILED", |item| words(item, "failed"))),
+        less(3, column("TENANT", |item| text(item, "tenant"))),
+        less(4, column("BY", |item| text(item, "actor"))),
+        moment("BEGAN", |item| instant(item, "created_at")),
         column("FILTER", |item| text(item, "filter")),
     ],
     id: |item| text(item, "id"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::client::Answer;
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, number, text};
+use crate::output::{self, Format, View, column, number, prose, text, whole};
 use crate::term::DRY_RUN_FIRST;
 
 /// How a peer is provisioned.
@@ -25,8 +25,8 @@ pub struct Provision {
 const VIEW: View<'_> = View {
     columns: &[
         column("ACTION", |item| text(item, "action")),
-        column("TARGET", |item| text(item, "target")),
-        column("DETAIL", |item| Some(text(item, "detail")).filter(|detail| !detail.is_empty()).unwrap_or("-".into())),
+        whole("TARGET", |item| text(item, "target")),
+        prose("DETAIL", |item| Some(text(item, "detail")).filter(|detail| !detail.is_empty()).unwrap_or("-".into())),
     ],
     id: |item| text(item, "target"),
     none: "the plugin names nothing that it needs at the peer",

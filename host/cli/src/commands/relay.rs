@@ -2,11 +2,12 @@
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use waybill_core::seq_json::SeqJson;
 
 use super::{Context, dead, lists};
 use crate::args::ListArgs;
 use crate::exit::CliError;
-use crate::output::{self, View, ago, column, instant, text, words};
+use crate::output::{self, View, ago, column, instant, less, moment, prose, text, whole, words};
 
 /// What brings events of streams to brokers.
 #[derive(Debug, Subcommand)]
@@ -15,6 +16,7 @@ use crate::output::{self, View, ago, column, instant, text, words};
 )]
 pub enum Relay {
     /// All, with what each is behind by
+    #[command(after_help = "Examples:\n  waybill relay list\n  waybill relay list -o json")]
     List,
     /// One, with the streams in which it is behind
     #[command(after_help = "Examples:\n  waybill relay show bus\n  waybill relay show bus -o json")]
@@ -121,18 +123,18 @@ impl End {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("NAME", |item| text(item, "name")),
+        whole("NAME", |item| text(item, "name")),
         column("STATE", |item| text(item, "state")),
-        column("STREAMS", |item| text(item, "streams")),
-        column("TRANSPORT", |item| text(item, "transport")),
+        less(1, column("STREAMS", |item| text(item, "streams"))),
+        less(2, column("TRANSPORT", |item| text(item, "transport"))),
         column("BEHIND", |item| words(item, "streams_behind")),
         column("LAG", |item| words(item, "lag_events")),
         column("OLDEST", |item| ago(item, "lag_ms")),
-        column("IN FLIGHT", |item| words(item, "in_flight")),
-        column("DELIVERED", |item| words(item, "delivered")),
+        less(4, column("IN FLIGHT", |item| words(item, "in_flight"))),
+        less(5, column("DELIVERED", |item| words(item, "delivered"))),
         column("REFUSED", |item| words(item, "refused")),
-        column("OVERTAKEN", |item| words(item, "overtaken")),
-        column("REASON", |item| text(item, "reason")),
+        less(3, column("OVERTAKEN", |item| words(item, "overtaken"))),
+        prose("REASON", |item| text(item, "reason")),
     ],
     id: |item| text(item, "name"),
     none: "no relay is configured",
@@ -140,8 +142,8 @@ const VIEW: View<'_> = View {
 
 const PLACES: View<'_> = View {
     columns: &[
-        column("STREAM", |item| text(item, "stream")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("STREAM", |item| text(item, "stream")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("UP TO", |item| words(item, "upto")),
         column("LAST", |item| words(item, "named_to")),
         column("SEEKS", |item| words(item, "generation")),
@@ -152,11 +154,11 @@ const PLACES: View<'_> = View {
 
 const RANGES: View<'_> = View {
     columns: &[
-        column("STREAM", |item| text(item, "stream")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("STREAM", |item| text(item, "stream")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("FROM", |item| words(item, "from")),
         column("TO", |item| words(item, "to")),
-        column("NOTICED", |item| instant(item, "at")),
+        moment("NOTICED", |item| instant(item, "at")),
     ],
     id: |item| text(item, "stream"),
     none: "it had everything",
@@ -205,12 +207,12 @@ async fn show(name: &str, context: &mut Context<'_>) -> Result<(), CliError> {
 async fn seek(args: &Seek, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut body = json!({ "stream": args.stream, "reason": args.reason.as_deref().unwrap_or_default() });
     if let Some(members) = body.as_object_mut() {
-        members.extend(args.after.map(|after| ("after".to_owned(), after.into())));
+        members.extend(args.after.map(|after| ("after".to_owned(), after.to_string().into())));
         members.extend(args.to.map(|to| ("to".to_owned(), to.word().into())));
         members.extend(args.tenant.as_deref().map(|tenant| ("tenant".to_owned(), tenant.into())));
     }
     let answer = context.client.post(&["v1", "relays", &args.name, "seek"], &[], &body).await?;
-    let upto = answer.need("upto", Value::as_u64)?;
+    let upto = answer.need("upto", SeqJson::in_value)?;
     context.term.say(&format!("{} goes on in {} behind {upto}", args.name, args.stream));
     output::listed(context.term, context.format, &answer.text, &answer.body, &PLACES)
 }

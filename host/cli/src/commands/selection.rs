@@ -1,7 +1,10 @@
 //! Which things an act is about, and acting on those that are named by their ids: one after the other, each by itself.
 
+use std::time::Duration;
+
 use clap::{ArgGroup, Args};
 use indicatif::ProgressBar;
+use tokio::time::{Interval, interval};
 
 use super::Context;
 use crate::exit::{CliError, Exit};
@@ -47,6 +50,8 @@ impl From<Ids> for Selection {
 pub(super) struct Id {
     pub(super) tenant: Option<String>,
     pub(super) id: String,
+    /// It was read from stdin: a list named it, and nobody chose it.
+    pub(super) piped: bool,
 }
 
 /// Ids with their tenants, where they are named. A line of stdin is an id, or tenant, tab, id, as `-o ids` writes them.
@@ -55,7 +60,7 @@ pub(super) fn read_ids(context: &mut Context<'_>, given: &[String], tenant: Opti
     let mut ids = Vec::new();
     for given in given {
         if given != "-" {
-            ids.push(Id { tenant: tenant.clone(), id: given.clone() });
+            ids.push(Id { tenant: tenant.clone(), id: given.clone(), piped: false });
             continue;
         }
         let mut line = String::new();
@@ -71,7 +76,7 @@ pub(super) fn read_ids(context: &mut Context<'_>, given: &[String], tenant: Opti
                 None => (tenant.clone(), line),
             };
             if !id.is_empty() {
-                ids.push(Id { tenant, id: id.to_owned() });
+                ids.push(Id { tenant, id: id.to_owned(), piped: true });
             }
             if ids.len() > IDS_MAX {
                 return Err(CliError::usage(format!("more than {IDS_MAX} ids"), "use --filter for so many"));
@@ -79,6 +84,12 @@ pub(super) fn read_ids(context: &mut Context<'_>, given: &[String], tenant: Opti
         }
     }
     Ok(ids)
+}
+
+/// Beats so many acts a second, if a rate was given.
+pub(super) fn pace(rate: Option<u32>) -> Option<Interval> {
+    let rate = rate.filter(|rate| *rate > 0)?;
+    Some(interval(Duration::from_secs_f64(1.0 / f64::from(rate))))
 }
 
 /// Acts on each in the order given; naming the ids was the confirmation. `act` answers whether it was done, and then whether

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::provision::{self, Provision};
 use super::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, plugin, text, words};
+use crate::output::{self, View, column, less, plugin, text, whole, words};
 
 /// Sources of messages.
 #[derive(Debug, Subcommand)]
@@ -15,10 +15,13 @@ use crate::output::{self, View, column, plugin, text, words};
 )]
 pub enum Source {
     /// All, with health, home, consumers and what isn't settled
+    #[command(after_help = "Examples:\n  waybill source list\n  waybill source list -o json")]
     List,
     /// Pull no more from it; what is in hand is finished, and it stays paused over a restart
+    #[command(after_help = "Examples:\n  waybill source pause shop")]
     Pause(Name),
     /// Pull again; where it stands still because it was overtaken, go on at the earliest that is kept
+    #[command(after_help = "Examples:\n  waybill source resume shop")]
     Resume(Name),
     /// Create what is missing at its peer: consumers, queues, groups, columns and indexes
     #[command(
@@ -36,14 +39,14 @@ pub struct Name {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("NAME", |item| text(item, "name")),
+        whole("NAME", |item| text(item, "name")),
         column("STATE", |item| {
             let paused = item.get("paused") == Some(&Value::Bool(true));
             if paused { "paused".into() } else { text(item, "health") }
         }),
-        column("PUBLISH", |item| text(item, "publish")),
-        column("HOME", |item| text(item, "home")),
-        column("OWNER", |item| text(item, "owner")),
+        less(1, column("PUBLISH", |item| text(item, "publish"))),
+        less(2, column("HOME", |item| text(item, "home"))),
+        less(3, column("OWNER", |item| text(item, "owner"))),
         column("CONSUMERS", |item| {
             let names = item.get("consumers").and_then(Value::as_array);
             let names: Vec<&str> = names.into_iter().flatten().filter_map(Value::as_str).collect();

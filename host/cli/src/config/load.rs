@@ -33,6 +33,7 @@ const FIXED: &[&str] = &[
     "server",
     "outbox",
     "dead",
+    "audit",
     "idempotency",
     "inbox",
     "events",
@@ -127,6 +128,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let known = Known { bundled: &inputs.bundled, folder: plugins.folder.as_deref() };
     let outbox = sections::outbox(fixed(&mut reader, &root, "outbox"), &known);
     let dead = sections::dead(fixed(&mut reader, &root, "dead"));
+    let audit = sections::audit(fixed(&mut reader, &root, "audit"));
     let saga = sections::saga(fixed(&mut reader, &root, "saga"), &file, &mut warnings);
     let idempotency = sections::idempotency(fixed(&mut reader, &root, "idempotency"));
     let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
@@ -165,6 +167,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         server,
         outbox,
         dead,
+        audit,
         saga,
         idempotency,
         inbox,

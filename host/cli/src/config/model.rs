@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
-use waybill_core::endpoint::{EndpointSettings, Grants, PluginRef};
+use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
+use waybill_core::outbox::rates::Rate;
 use waybill_core::route::Routes;
 use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::settings::StreamsSettings;
@@ -25,6 +26,7 @@ pub struct Config {
     pub server: ServerSettings,
     pub outbox: OutboxSettings,
     pub dead: DeadSettings,
+    pub audit: AuditSettings,
     pub saga: SagaSettings,
     pub idempotency: idempotency::Settings,
     pub inbox: InboxSettings,
@@ -151,7 +153,7 @@ pub struct BackoffSettings {
     /// The built-in formula, with `outbox.max_attempts`.
     pub policy: RetryPolicy,
     /// A policy component that decides instead.
-    pub plugin: Option<(PluginRef, serde_json::Value)>,
+    pub plugin: Option<EndpointSettings>,
 }
 
 /// What a dead letter does to its key.
@@ -171,6 +173,14 @@ pub struct DeadSettings {
     pub on_dead: OnDead,
     /// Dead letters from which `/readyz` warns; 0 = never.
     pub alert_at: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// Commits write events of messages and sagas.
+    pub messages: bool,
+    /// How long the audit trail is kept.
+    pub keep: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,6 +234,8 @@ pub struct TenantSettings {
     pub name: String,
     /// Turns it gets for each turn of a tenant with weight 1.
     pub weight: u32,
+    /// Messages of it that are sent a second.
+    pub rate: Option<Rate>,
 }
 
 /// `[[auth.token]]`. The token itself is never kept.

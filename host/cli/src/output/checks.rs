@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Format, View, column, list, safe};
+use super::{Format, View, column, list, prose, safe, whole};
 use crate::exit::CliError;
 use crate::term::Term;
 
@@ -15,9 +15,9 @@ pub struct Check {
 
 const VIEW: View<'_, Check> = View {
     columns: &[
-        column("CHECK", |check| safe(check.name)),
+        whole("CHECK", |check| safe(check.name)),
         column("STATUS", |check| safe(check.status)),
-        column("DETAIL", |check| safe(&check.detail)),
+        prose("DETAIL", |check| safe(&check.detail)),
     ],
     id: |check| safe(check.name),
     none: "nothing was checked",

@@ -1,32 +1,32 @@
 //! Results on stdout: tables that fit the terminal, JSON, JSON lines, or ids for pipes.
 
 pub mod checks;
+mod fit;
 mod words;
 
-use clap::ValueEnum;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::exit::CliError;
 use crate::term::Term;
+use fit::{Fitted, GAP};
 
 pub use crate::config::size::format_size;
+pub use fit::{Head, cut};
 pub use words::{
-    ago, counted_since, dead_letters, instant, number, plain, plugin, safe, safe_lines, scheduled_until, short_digest,
-    shortened, size, text, words,
+    ago, counted_since, dead_letters, instant, messages, number, plain, plugin, safe, safe_lines, scheduled_until,
+    short_digest, shortened, size, text, topic, words,
 };
 
 /// How results are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A table that fits the terminal
     Table,
-    /// One JSON document
     Json,
-    /// One JSON object a line
+    /// One object a line.
     Jsonl,
-    /// Ids only, one a line, for pipes
+    /// Ids only, one a line.
     Ids,
 }
 
@@ -38,14 +38,35 @@ impl Format {
     }
 }
 
-/// A column: title and what stands in it.
+/// A column: its heading and what stands in it.
 pub struct Column<T = Value> {
-    title: &'static str,
+    head: Head,
     cell: fn(&T) -> String,
 }
 
+/// A column whose cells are cut where they are too long.
 pub const fn column<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> {
-    Column { title, cell }
+    Column { head: Head::cut(title), cell }
+}
+
+/// A column of ids and what else is copied, in one piece.
+pub const fn whole<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { head: Head::whole(title), cell }
+}
+
+/// A column of instants, as [`instant`] writes them; on a terminal they are ages.
+pub const fn moment<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { head: Head::moment(title), cell }
+}
+
+/// A column of sentences, which go on in the next line.
+pub const fn prose<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { head: Head::prose(title), cell }
+}
+
+/// A column that is left out where room is short, the highest rank first.
+pub const fn less<T>(rank: u8, column: Column<T>) -> Column<T> {
+    Column { head: column.head.less(rank), cell: column.cell }
 }
 
 /// How a kind of item is shown. What a host answered is shown as the JSON that it is.
@@ -69,10 +90,10 @@ pub fn list<T: Serialize>(term: &mut Term, format: Format, items: &[T], view: &V
             Ok(())
         }
         Format::Table => {
-            let titles: Vec<&str> = view.columns.iter().map(|column| column.title).collect();
+            let heads: Vec<Head> = view.columns.iter().map(|column| column.head).collect();
             let rows: Vec<Vec<String>> =
                 items.iter().map(|item| view.columns.iter().map(|column| (column.cell)(item)).collect()).collect();
-            table(term, &titles, rows)
+            table(term, &heads, &rows)
         }
     }
 }
@@ -108,17 +129,50 @@ pub fn json(term: &mut Term, value: &Value) -> Result<(), CliError> {
 }
 
 /// Writes a table with a heading. What others wrote into its cells can't draw on the terminal.
-pub fn table(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
+pub fn table(term: &mut Term, heads: &[Head], rows: &[Vec<String>]) -> Result<(), CliError> {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| safe_lines(cell)).collect()).collect();
+    let Some(width) = term.width else {
+        let titles: Vec<&str> = heads.iter().map(|head| head.title).collect();
+        return draw(term, &titles, rows);
+    };
+    let (fitted, left_out) = fit::fit(heads, &rows, usize::from(width), (term.now)());
+    term.left_out |= left_out;
+    match fitted {
+        Fitted::Table(titles, rows) => draw(term, &titles, rows),
+        Fitted::Cards(cards) => cards.into_iter().enumerate().try_for_each(|(number, card)| {
+            if number > 0 {
+                term.line("")?;
+            }
+            draw_card(term, card)
+        }),
+    }
+}
+
+fn draw(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
     let mut table = empty_table(term);
+    // Its cells fit already, or it is for a pipe, which gets whole lines.
+    table.set_content_arrangement(ContentArrangement::Disabled);
     let bold = term.color;
     table.set_header(titles.iter().map(|title| {
         let cell = Cell::new(title);
         if bold { cell.add_attribute(Attribute::Bold) } else { cell }
     }));
     for row in rows {
-        table.add_row(row.iter().map(|cell| safe_lines(cell)));
+        table.add_row(row);
     }
     write_table(term, &table)
+}
+
+/// A row of a table as lines of its own.
+fn draw_card(term: &mut Term, card: Vec<(&'static str, String)>) -> Result<(), CliError> {
+    let names = card.iter().map(|(name, _)| fit::breadth(name)).max().unwrap_or(0) + GAP;
+    for (name, cell) in card {
+        for (number, line) in cell.split('\n').enumerate() {
+            let name = if number == 0 { name } else { "" };
+            term.line(format!("{name:<names$}{line}").trim_end())?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes names and values. What others wrote into them can't draw on the terminal.

@@ -3,10 +3,20 @@
 use jiff::Timestamp;
 use serde_json::Value;
 use waybill_core::one_line::one_line;
+use waybill_core::seq_json::SeqJson;
 
 /// A member as text; `-` when it isn't there.
 pub fn text(item: &Value, name: &str) -> String {
     item.get(name).map_or_else(|| "-".to_owned(), plain)
+}
+
+/// A member that is a topic, as it is sent: a URL without the scheme that it has before it as a topic.
+pub fn topic(item: &Value, name: &str) -> String {
+    let whole = text(item, name);
+    match whole.strip_prefix("http:") {
+        Some(url) if url.starts_with("http://") || url.starts_with("https://") => url.to_owned(),
+        _ => whole,
+    }
 }
 
 /// A value as text without quotes; `-` for null.
@@ -52,9 +62,9 @@ pub fn number(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", group(count), if count == 1 { one } else { many })
 }
 
-/// A member that is a count, with separators.
+/// A member that is a count or a place in an order, with separators.
 pub fn words(item: &Value, name: &str) -> String {
-    item.get(name).and_then(Value::as_u64).map_or_else(|| text(item, name), group)
+    item.get(name).and_then(SeqJson::in_value).map_or_else(|| text(item, name), group)
 }
 
 /// How far a count of dead letters got, if it ended before the end.
@@ -71,6 +81,12 @@ pub fn scheduled_until(item: &Value) -> Option<String> {
 pub fn dead_letters(count: u64, counted: &Value) -> String {
     let at_least = if counted_since(counted).is_some() { "at least " } else { "" };
     format!("{at_least}{}", number(count, "dead letter", "dead letters"))
+}
+
+/// The same of messages that wait.
+pub fn messages(count: u64, counted: &Value) -> String {
+    let at_least = if counted_since(counted).is_some() { "at least " } else { "" };
+    format!("{at_least}{}", number(count, "message", "messages"))
 }
 
 /// A size for people: three digits or so, and a unit.
@@ -154,6 +170,27 @@ mod tests {
         assert_eq!(number(1, "message", "messages"), "1 message");
         assert_eq!(number(1_234_567, "message", "messages"), "1,234,567 messages");
         assert_eq!(number(0, "message", "messages"), "0 messages");
+    }
+
+    #[test]
+    fn a_topic_is_shown_as_it_is_sent() {
+        for (topic_, shown) in [
+            ("http:http://a/b", "http://a/b"),
+            ("http:https://a/b", "https://a/b"),
+            ("http:HTTP://a/b", "http:HTTP://a/b"),
+            ("bus:orders", "bus:orders"),
+            ("saga:order/charge", "saga:order/charge"),
+        ] {
+            assert_eq!(topic(&json!({ "topic": topic_ }), "topic"), shown);
+        }
+    }
+
+    #[test]
+    fn places_in_an_order_are_exact() {
+        let item = json!({ "seq": "1882582264456413184", "count": 1_234, "name": "x1" });
+        assert_eq!(words(&item, "seq"), "1,882,582,264,456,413,184");
+        assert_eq!((words(&item, "count"), words(&item, "name")), ("1,234".to_owned(), "x1".to_owned()));
+        assert_eq!(SeqJson::in_value(&item["seq"]), Some(1_882_582_264_456_413_184));
     }
 
     #[test]

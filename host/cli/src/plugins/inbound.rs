@@ -6,7 +6,7 @@ use waybill_sandbox::{
     ComponentSource, Fleet, ForStart, LoadedPlugin, SandboxError, SwapError, World, check_config, check_grants,
 };
 
-use super::{PluginError, fitting, source};
+use super::{PluginError, load_for_start, source};
 use crate::config::Config;
 use crate::config::inbound::{Consumer, Publish, Source, Target};
 
@@ -88,9 +88,7 @@ async fn prepare_handler(
     consumer: &Consumer,
     settings: &EndpointSettings,
 ) -> Result<PreparedHandler, SwapError> {
-    let from = source(&settings.plugin)?;
-    let loaded = fleet.load_handler_for_start(&settings.name, &from, settings.sha256.as_deref()).await?;
-    let loaded = fitting(fleet, settings, &from, World::Handler, loaded).await?;
+    let (from, loaded) = load_for_start(fleet, settings, World::Handler).await?;
     let manifest = loaded.plugin.manifest();
     check_config(manifest, &settings.name, &settings.config)?;
     let section = format!("consumer.{}", consumer.name);

@@ -3,7 +3,6 @@
 pub mod inbound;
 pub mod service;
 
-use serde_json::Value;
 use thiserror::Error;
 use waybill_core::code::Code;
 use waybill_core::endpoint::{EndpointSettings, PluginRef};
@@ -40,13 +39,17 @@ pub struct Prepared {
 /// A participant whose plugin is loaded, whose settings fit it, and whose steps can be served.
 pub struct PreparedParticipant {
     pub settings: EndpointSettings,
-    pub plugin: LoadedPlugin,
+    /// Where its plugin comes from.
+    pub source: ComponentSource,
+    pub loaded: ForStart,
 }
 
-/// A retry policy whose plugin is loaded.
+/// A retry policy whose plugin is loaded and whose settings fit it.
 pub struct PreparedBackoff {
-    pub plugin: LoadedPlugin,
-    pub config: Value,
+    pub settings: EndpointSettings,
+    /// Where its plugin comes from.
+    pub source: ComponentSource,
+    pub loaded: ForStart,
 }
 
 /// All plugins of a configuration.
@@ -97,27 +100,37 @@ pub async fn prepare(fleet: &Fleet, config: &Config) -> Result<Plugins, Vec<Plug
         }
     }
     let mut backoff = None;
-    if let Some((plugin, document)) = &config.outbox.backoff.plugin {
-        match load_backoff(fleet, plugin, document).await {
-            Ok(plugin) => backoff = Some(PreparedBackoff { plugin, config: document.clone() }),
-            Err(cause) => errors.push(PluginError { endpoint: "outbox.backoff".into(), cause }),
+    if let Some(settings) = &config.outbox.backoff.plugin {
+        match prepare_backoff(fleet, settings).await {
+            Ok(prepared) => backoff = Some(prepared),
+            Err(cause) => errors.push(PluginError { endpoint: settings.name.clone(), cause }),
         }
     }
     let (sources, handlers) = inbound::prepare(fleet, config, &mut errors).await;
     if errors.is_empty() { Ok(Plugins { transports, participants, backoff, sources, handlers }) } else { Err(errors) }
 }
 
-async fn load_backoff(fleet: &Fleet, plugin: &PluginRef, document: &Value) -> Result<LoadedPlugin, SwapError> {
-    let plugin = fleet.load(&source(plugin)?, None, World::Backoff).await?;
-    check_config(plugin.manifest(), "outbox.backoff", document)?;
-    Ok(plugin)
+async fn prepare_backoff(fleet: &Fleet, settings: &EndpointSettings) -> Result<PreparedBackoff, SwapError> {
+    let (source, loaded) = load_for_start(fleet, settings, World::Backoff).await?;
+    check_config(loaded.plugin.manifest(), &settings.name, &settings.config)?;
+    Ok(PreparedBackoff { settings: settings.clone(), source, loaded })
+}
+
+/// Loads what is to serve by these settings from its source, or the last good one in its place.
+pub(super) async fn load_for_start(
+    fleet: &Fleet,
+    settings: &EndpointSettings,
+    world: World,
+) -> Result<(ComponentSource, ForStart), SwapError> {
+    let source = source(&settings.plugin)?;
+    let loaded = fleet.load_for_start(world, &settings.name, &source, settings.sha256.as_deref()).await?;
+    let loaded = fitting(fleet, settings, &source, world, loaded).await?;
+    Ok((source, loaded))
 }
 
 /// Loads the plugin of one transport and checks its settings.
 pub async fn prepare_one(fleet: &Fleet, settings: &EndpointSettings) -> Result<Prepared, SwapError> {
-    let source = source(&settings.plugin)?;
-    let loaded = fleet.load_for_start(&settings.name, &source, settings.sha256.as_deref()).await?;
-    let loaded = fitting(fleet, settings, &source, World::Transport, loaded).await?;
+    let (source, loaded) = load_for_start(fleet, settings, World::Transport).await?;
     let plugin = &loaded.plugin;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
     if settings.provision && !plugin.provisions() {
@@ -150,12 +163,13 @@ async fn fitting(
 
 /// Loads the plugin of one participant and checks its settings and steps.
 pub async fn prepare_participant(fleet: &Fleet, settings: &EndpointSettings) -> Result<PreparedParticipant, SwapError> {
-    let plugin = fleet.load(&source(&settings.plugin)?, None, World::Participant).await?;
+    let (source, loaded) = load_for_start(fleet, settings, World::Participant).await?;
+    let plugin = &loaded.plugin;
     check_config(plugin.manifest(), &settings.name, &settings.config)?;
-    participant_steps(&plugin).await?;
+    participant_steps(plugin).await?;
     let section = format!("participant.{}", settings.name);
     check_grants(plugin.manifest(), &section, &settings.grants, settings.instances)?;
-    Ok(PreparedParticipant { settings: settings.clone(), plugin })
+    Ok(PreparedParticipant { settings: settings.clone(), source, loaded })
 }
 
 /// What a configuration says of a plugin that the plugin doesn't ask for: it has no effect.
@@ -164,8 +178,8 @@ pub fn warnings(plugins: &Plugins) -> Vec<String> {
     for Prepared { settings, loaded, .. } in &plugins.transports {
         idle(&format!("[transport.{}]", settings.name), settings, &loaded.plugin, &mut warnings);
     }
-    for PreparedParticipant { settings, plugin } in &plugins.participants {
-        idle(&format!("[participant.{}]", settings.name), settings, plugin, &mut warnings);
+    for PreparedParticipant { settings, loaded, .. } in &plugins.participants {
+        idle(&format!("[participant.{}]", settings.name), settings, &loaded.plugin, &mut warnings);
     }
     for PreparedSource { settings, plugin, .. } in &plugins.sources {
         idle(&format!("[source.{}]", settings.name), settings, plugin, &mut warnings);

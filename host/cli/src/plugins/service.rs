@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use waybill_api::plugins::{PluginChanged, PluginReload, PluginService, PluginUpload, Plugins};
+use waybill_api::plugins::{
+    PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload, Plugins,
+};
 use waybill_core::code::Code;
 use waybill_core::port::plugins::PluginsError;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
@@ -62,6 +64,10 @@ impl Audited {
 impl PluginService for Audited {
     async fn plugins(&self) -> Plugins {
         self.plugins.plugins().await
+    }
+
+    async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {
+        self.plugins.log(name, asked).await
     }
 
     async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {

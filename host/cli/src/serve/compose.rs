@@ -10,7 +10,6 @@ use waybill_core::endpoint::PluginLimits;
 use waybill_core::ids::Tenant;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
-use waybill_core::port::participant::Participant;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
@@ -20,19 +19,20 @@ use waybill_engine::{
 };
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
-    EndpointSpec, Fleet, FleetOptions, ForStart, HttpStepClient, ParticipantLimits, Sandbox, SandboxError,
-    SandboxOptions, TransportSpec, WasmBackoff, WasmParticipant,
+    EndpointSpec, Fleet, FleetOptions, ForStart, HttpStepClient, Sandbox, SandboxError, SandboxOptions, TransportSpec,
+    World,
 };
 use waybill_server::approval::ApprovalLinks;
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
-use super::inbound::Inbound;
+use super::inbound::{CLOSE_TIMEOUT, Inbound};
+use super::steps;
 use crate::compile::{compiler, open_with_or_without};
 use crate::config::{Config, OnDead, StoreKind, TlsSettings, broker_of, cache_folder};
 use crate::data;
 use crate::exit::{CliError, Exit};
-use crate::plugins::{self, Plugins, Prepared, PreparedBackoff, PreparedParticipant};
+use crate::plugins::{self, Plugins, Prepared};
 use crate::term::Term;
 
 /// A call of the store is given up after so many times the longest run of one statement.
@@ -195,7 +195,7 @@ pub async fn engine(
         transports.push(transport(config, prepared, fleet, store).await?);
     }
     let policy = match plugins.backoff {
-        Some(backoff) => Some(retry_policy(backoff).await?),
+        Some(backoff) => Some(steps::retry_policy(backoff, fleet).await?),
         None => None,
     };
     let stores = Stores {
@@ -252,13 +252,6 @@ pub fn saga_settings(config: &Config, own: &OwnListeners) -> Result<SagaConfig, 
     })
 }
 
-/// Starts the policy component that decides on retries.
-pub async fn retry_policy(backoff: PreparedBackoff) -> Result<Arc<dyn BackoffPolicy>, CliError> {
-    let PreparedBackoff { plugin, config } = backoff;
-    let policy = WasmBackoff::start(plugin, "outbox.backoff", &config).await.map_err(|error| of_sandbox(&error))?;
-    Ok(Arc::new(policy))
-}
-
 /// The engine's settings by a configuration, with these transports.
 pub fn engine_config(
     config: &Config,
@@ -280,6 +273,8 @@ pub fn engine_config(
         keep_dead: config.dead.keep,
         dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
         dead_alert_at: config.dead.alert_at,
+        tx_events: config.audit.messages,
+        keep_audit: config.audit.keep,
         store_timeout: store_timeout(config),
         durability: store.durability().to_string(),
         retries: Retries { policy: outbox.backoff.policy, component, retry_after_max: outbox.retry_after_max },
@@ -291,6 +286,11 @@ pub fn engine_config(
             .tenants
             .iter()
             .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.weight)))
+            .collect(),
+        rates: config
+            .tenants
+            .iter()
+            .filter_map(|tenant| Some((Tenant::new(&tenant.name).ok()?, tenant.rate?)))
             .collect(),
         routes: config.routes.clone(),
         transports,
@@ -313,8 +313,8 @@ pub async fn transport(
     let (slot, opened) = fleet.start(spec, loaded).await.map_err(|error| of_sandbox(&error))?;
     if let Err(error) = opened {
         if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
-            slot.close(Duration::from_secs(1)).await;
-            fleet.remove(&name);
+            slot.close(CLOSE_TIMEOUT).await;
+            fleet.remove(World::Transport, &name);
             return Err(of_sandbox(&error));
         }
         tracing::warn!(transport = %name, code = error.code().as_str(), %error, "a transport isn't open yet: its messages wait while it is tried again");
@@ -335,36 +335,6 @@ pub fn spec(config: &Config, prepared: Prepared, store: &Arc<SurrealStore>) -> (
         ..EndpointSpec::new(settings)
     };
     (TransportSpec { source, endpoint }, loaded)
-}
-
-/// Starts the participants. One whose first instance doesn't open is kept: calls try again by themselves.
-pub async fn participants(prepared: Vec<PreparedParticipant>, kv: &Arc<dyn KvStore>) -> Result<Participants, CliError> {
-    let mut all: Vec<Arc<dyn Participant>> = Vec::new();
-    for prepared in prepared {
-        let name = prepared.settings.name.clone();
-        let (participant, opened) =
-            participant(prepared, &host_name(), kv).await.map_err(|error| of_sandbox(&error))?;
-        if let Err(error) = opened {
-            if matches!(error, SandboxError::Open { kind: ErrorKind::InvalidConfig, .. }) {
-                return Err(of_sandbox(&error));
-            }
-            tracing::warn!(participant = %name, code = error.code().as_str(), %error, "a participant isn't open yet: its steps wait while it is tried again");
-        }
-        all.push(participant);
-    }
-    Ok(Participants::new(all))
-}
-
-pub async fn participant(
-    prepared: PreparedParticipant,
-    host: &str,
-    kv: &Arc<dyn KvStore>,
-) -> Result<(Arc<WasmParticipant>, Result<(), SandboxError>), SandboxError> {
-    let PreparedParticipant { settings, plugin } = prepared;
-    let normal = ParticipantLimits::default();
-    let call_time = settings.grants.limits.call_time.unwrap_or(normal.call_time);
-    let endpoint = EndpointSpec { kv: Some(Arc::clone(kv)), host_id: host.to_owned(), ..EndpointSpec::new(settings) };
-    WasmParticipant::start(plugin, endpoint, ParticipantLimits { call_time, ..normal }).await
 }
 
 /// Name of this machine.

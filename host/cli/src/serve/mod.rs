@@ -8,6 +8,7 @@ pub(crate) mod compose;
 mod inbound;
 mod reload;
 mod signals;
+mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use waybill_api::status::CheckStatus;
+use waybill_core::code::Code;
 use waybill_engine::{Engine, Supervisor};
 use waybill_server::auth::{StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
@@ -78,6 +80,9 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let supervisor = Arc::new(Supervisor::default());
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such, and what can be mended is.
     data::check(&config)?;
+    if let Some(shortage) = data::shortage(&config) {
+        tracing::warn!(code = Code::STORAGE_DISK_FULL.as_str(), "{shortage}");
+    }
     compose::close_folders(&config);
     let fleet = compose::fleet(&config, Some(&supervisor), term).map_err(|error| compose::of_sandbox(&error))?;
     fleet.sandbox().own_listeners().add(address);
@@ -94,12 +99,15 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         tracing::warn!(code = error.code().as_str(), %error, "what is compiled now is compiled again at the next start");
     }
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
-    let participants = Arc::new(compose::participants(std::mem::take(&mut prepared.participants), &kv).await?);
+    let participants = Arc::new(steps::participants(std::mem::take(&mut prepared.participants), &fleet, &kv).await?);
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
     let in_force = inbound::InForce::new(inbound.clone());
     let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &supervisor).await?;
     let engine = Arc::new(engine);
+    if let Some(sagas) = engine.step_needs() {
+        fleet.ask_needs(&sagas);
+    }
     // The first tells the tasks to end when they have nothing in hand, the second ends them where they are.
     let (watching, cut) = (CancellationToken::new(), CancellationToken::new());
     let watch = supervisor.run("plugin files", cut.clone(), {
@@ -119,6 +127,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
             fleet: fleet.clone(),
             engine: Arc::clone(&engine),
             inbound: in_force.clone(),
+            participants: Arc::clone(&participants),
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),

@@ -37,6 +37,8 @@ fn what_cannot_be_called_says_why() {
         assert_eq!(found, exit, "{arguments:?}: {text}");
         assert!(text.contains(says), "{arguments:?}: {text}");
     }
+    let (_, text) = refused(&["plugin", "call", "--config", &config, "fn:orders/reserve"]);
+    assert!(text.starts_with(&format!("configuration: {config}\n")), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use waybill_cli::config::problem::{ConfigError, Origin};
 use waybill_cli::config::reader::Flag;
 use waybill_cli::config::{Config, Inputs, OnDead, StoreKind, load};
 use waybill_core::endpoint::PluginRef;
+use waybill_core::outbox::rates::Rate;
 use waybill_server::auth::Role;
 
 pub struct Case {
@@ -122,6 +123,10 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[[tenant]]\nname = \"acme\"\n[[tenant]]\nname = \"acme\"\n", "CONFIG.DUPLICATE", "waybill.toml:4:8", "acme"),
         ("[[tenant]]\nweight = 2\n", "CONFIG.MISSING", "waybill.toml:1:1", "write name = \"acme\""),
         ("[[tenant]]\nname = \"a\\nb\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "control character"),
+        ("[[tenant]]\nname = \"a\"\nburst = 5\n", "CONFIG.BAD_VALUE", "waybill.toml:1:1", "no effect without rate"),
+        ("[[tenant]]\nname = \"a\"\nrate = 0\n", "CONFIG.BAD_VALUE", "waybill.toml:3:8", "1 to 1000000"),
+        ("[audit]\nkeep = \"1h\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:8", "at least 1day"),
+        ("[transport.a]\nplugin = \"noop\"\nmessage_id = \"x\"\n", "CONFIG.BAD_VALUE", "waybill.toml:3:14", "one id"),
         ("[transport.a]\ninstances = 2\n", "CONFIG.MISSING", "waybill.toml:1:12", "plugin"),
         ("[transport.a]\nplugin = \"htpp\"\n", "CONFIG.PLUGIN_MISSING", "waybill.toml:2:10", "did you mean \"http\"?"),
         (
@@ -569,13 +574,18 @@ fn files_with_secrets_that_others_may_read_are_warned_about() {
 fn the_rest_of_the_settings_arrive_where_they_belong() {
     let config = case(
         "[dead]\non_dead = \"hold_key\"\nalert_at = 5\n[limits]\nwindow_bytes = \"64MiB\"\nkey_messages = 9\n\
-         [[tenant]]\nname = \"acme\"\nweight = 3\n[transport.a]\nplugin = \"noop\"\nmemory = \"32MiB\"\nsend_timeout = \"5s\"\nmax_batch = 7\n",
+         [[tenant]]\nname = \"acme\"\nweight = 3\nrate = 200\n[audit]\nmessages = false\nkeep = \"30d\"\n\
+         [transport.a]\nplugin = \"noop\"\nrate = 20\nburst = 5\nmemory = \"32MiB\"\nsend_timeout = \"5s\"\nmax_batch = 7\n",
     )
     .load()
     .unwrap();
     assert_eq!((config.dead.on_dead, config.dead.alert_at), (OnDead::HoldKey, 5));
     assert_eq!((config.limits.scheduler.window_bytes, config.limits.scheduler.key_messages), (64 << 20, 9));
     assert_eq!((config.tenants[0].name.as_str(), config.tenants[0].weight), ("acme", 3));
+    let rate = |rate: Option<Rate>| rate.map(|rate| (rate.per_second.get(), rate.burst.get()));
+    assert_eq!(rate(config.tenants[0].rate), Some((200, 200)), "a second's messages at once");
+    assert_eq!(rate(config.transports[0].rate), Some((20, 5)));
+    assert_eq!((config.audit.messages, config.audit.keep.as_secs()), (false, 30 * 24 * 3600));
     let limits = config.transports[0].grants.limits;
     assert_eq!(
         (limits.memory_bytes, limits.call_time, limits.max_batch),
@@ -659,4 +669,22 @@ fn a_participant_is_read_with_its_bounds_and_grants() {
         let error = refused(&format!("[store]\nurl = \"mem://\"\n{section}"));
         assert!(error.contains(says), "{section}: {error}");
     }
+}
+
+#[test]
+fn how_the_plugins_of_participants_and_of_the_retry_policy_follow_one_another_is_read() {
+    let digest = "a".repeat(64);
+    let toml = format!(
+        "[store]\nurl = \"mem://\"\n[participant.shop]\nplugin = \"orders.wasm\"\ncall_time = \"2m\"\nwatch = true\n\
+         sha256 = \"{digest}\"\nreload = \"stop-start\"\nprobation = \"5s\"\ndrain_timeout = \"10s\"\n\
+         [outbox.backoff]\nplugin = \"orders.wasm\"\nwatch = true\nprobation = \"0s\"\n"
+    );
+    let config = case(&toml).file("orders.wasm", b"x").load().unwrap();
+    let [shop] = config.participants.as_slice() else { panic!("{:?}", config.participants) };
+    let policy = &shop.policy;
+    assert!(shop.watch && shop.sha256 == Some(format!("sha256:{digest}")));
+    assert_eq!((policy.reload.as_str(), policy.probation), ("stop-start", Duration::from_secs(5)));
+    assert_eq!(policy.drain_timeout, Duration::from_secs(120), "a call under way ends by itself");
+    let policy = config.outbox.backoff.plugin.unwrap();
+    assert_eq!((policy.name.as_str(), policy.watch, policy.policy.probation), ("outbox.backoff", true, Duration::ZERO));
 }

@@ -10,12 +10,15 @@ mod documents;
 #[cfg(unix)]
 mod exposure;
 mod fake_inbound;
-mod fake_streams;
+mod filters;
 mod help;
 mod host;
+mod ill;
 mod inbound;
 mod inbound_configuration;
+mod metrics_page;
 mod operations;
+mod plugins;
 mod saga_folder;
 mod sagas;
 mod sending;

@@ -18,6 +18,7 @@ async fn begin(host: &InMemoryHost, kind: &str, filter: &str, tenant: Option<&st
         filter: filter.to_owned(),
         step: None,
         mode: None,
+        not_before: None,
         tenant: tenant.map(|tenant| Tenant::new(tenant).unwrap()),
         rate: Some(rate),
         reason: "over".to_owned(),

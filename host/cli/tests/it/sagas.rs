@@ -107,6 +107,14 @@ fn a_definition_is_checked_and_stored_from_files_and_stdin() {
     assert_eq!(host.acts(), ["SagaDefined order", "SagaDefined piped"]);
     assert_eq!(ask(&host, &["define", "-"]).run().exit, Exit::Usage, "in which language?");
     assert_eq!(ask(&host, &["define", "gone.toml"]).run().exit, Exit::Failed);
+    let below =
+        file("below.toml", "name = \"below\"\nversion = 1\n\n[[steps]]\nname = \"a\"\naction = \"wait:signal\"\n");
+    let above =
+        file("above.toml", "name = \"above\"\nversion = 1\n\n[[steps]]\nname = \"a\"\naction = \"saga:below\"\n");
+    let dry = ask(&host, &["define", &below, &above, "--dry-run"]).run();
+    assert_eq!(dry.exit, Exit::Done, "a file may name what one before it defines: {}", dry.err);
+    let missed = ask(&host, &["define", &above, &below, "--dry-run"]).run();
+    assert!(missed.err.contains("isn't there"), "{}", missed.all());
     let both = ask(&host, &["define", &good, &bad]).run();
     assert_eq!(both.exit, Exit::Usage, "{}", both.err);
 }
@@ -167,7 +175,7 @@ fn every_act_says_what_it_means() {
         vec!["skip", "skipped", "--step", "reserve"],
         vec!["approve", "yes", "--reason", "checked"],
         vec!["reject", "no", "--step", "release"],
-        vec!["accept", "accepted", "--reason", "by hand"],
+        vec!["accept", "accepted", "--reason", "by hand", "--yes"],
         vec!["signal", "signalled", "paid"],
         vec!["reply", "answered", "--step", "s", "--attempt", "1", "--result", "[1]"],
         vec!["reply", "refused", "--step", "s", "--error", "none left", "--code", "stock.none", "--retryable"],
@@ -273,6 +281,29 @@ fn killing_asks_first() {
     let yes = ask(&host, &["kill", "order-18"]).interactive().input("y\n").run();
     assert_eq!(yes.exit, Exit::Done, "{}", yes.err);
     assert_eq!(host.acts(), ["SagaKilled default/order-18"]);
+}
+
+/// Accepting leaves done what skipping would have undone: the question says what, and how that is had.
+#[test]
+fn accepting_names_what_stays_done_and_asks_first() {
+    let host = TestHost::sagas();
+    snapshot("accept-without-terminal", &ask(&host, &["accept", "order-17", "--reason", "by hand"]).run());
+    let no = ask(&host, &["accept", "order-17", "--reason", "by hand"]).interactive().input("n\n").run();
+    assert_eq!(no.exit, Exit::Failed);
+    for told in [
+        "order-17: these steps stay done: reserve\n",
+        "waybill saga skip order-17 --step charge",
+        "accept saga order-17, with nothing more compensated? [y/N]",
+    ] {
+        assert!(no.err.contains(told), "{}", no.err);
+    }
+    let piped = ask(&host, &["accept", "-", "--reason", "by hand"]).interactive().input("order-17\n").run();
+    assert_eq!(piped.exit, Exit::Usage, "{}", piped.err);
+    assert!(host.acts().is_empty());
+    let yes = ask(&host, &["accept", "order-17", "--reason", "by hand", "--yes"]).run();
+    assert_eq!(yes.exit, Exit::Done, "{}", yes.err);
+    assert!(yes.err.contains("these steps stay done: reserve"), "{}", yes.err);
+    assert_eq!(host.acts(), ["SagaAccepted default/order-17 by hand"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::sync::{Arc, Mutex};
 
+use jiff::Timestamp;
 use waybill_cli::exit::Exit;
 use waybill_cli::term::Term;
 
@@ -25,6 +26,11 @@ impl Buffer {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
+}
+
+/// Three minutes after the hosts of these tests began.
+fn now() -> Timestamp {
+    Timestamp::from_millisecond(i64::try_from(crate::host::NOW.0).unwrap() + 180_000).unwrap()
 }
 
 /// What a command did.
@@ -94,6 +100,8 @@ impl Command {
             err: Box::new(err.clone()),
             input: Box::new(Cursor::new(self.input.into_bytes())),
             width: self.width,
+            left_out: false,
+            now,
             interactive: self.interactive,
             color: self.color,
             color_wanted: self.color,

@@ -1,6 +1,7 @@
 //! The outside of a plugin: a peer that plays the case's part, behind a [`Switch`] that can go down, fall silent, or cut what
 //! is connected.
 
+mod frames;
 mod http;
 mod line;
 mod switch;
@@ -34,6 +35,12 @@ impl Outside {
             Some(Peer::Line { greeting, rules }) => {
                 let (address, listener) = listen().await?;
                 (Some(address.to_string()), Some(tokio::spawn(line::serve(listener, greeting.clone(), rules.clone()))))
+            }
+            Some(Peer::Bytes { frame, first, greeting, rules }) => {
+                let (address, listener) = listen().await?;
+                let cut = [first.unwrap_or(*frame), *frame];
+                let serving = frames::serve(listener, cut, greeting.clone(), rules.clone());
+                (Some(address.to_string()), Some(tokio::spawn(serving)))
             }
         };
         Ok(Self { switch: Switch::start(target).await?, _server: server.map(AbortOnDropHandle::new) })

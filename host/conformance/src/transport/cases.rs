@@ -8,7 +8,7 @@ use crate::case::{Case, CaseMessage};
 use crate::limits::CALL_TIMEOUT;
 use crate::report::Verdict;
 use crate::sample;
-use crate::suite::{CaseResult, Suite, failed, not_applicable};
+use crate::suite::{CaseResult, Suite, failed, not_run};
 
 /// Runs each case, and the one with different outcomes also backwards.
 pub(super) async fn all(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
@@ -25,7 +25,7 @@ pub(super) async fn all(suite: &mut Suite, bench: &Bench, cases: &[Case]) {
     suite
         .check("outcomes-in-order", "outcomes stand in the order of their messages", async {
             let Some(case) = different else {
-                return Err(not_applicable("no case expects different outcomes in one batch: add one to tests/"));
+                return Err(not_run("no case expects different outcomes in one batch: add one to tests/"));
             };
             let mut backwards = case.clone();
             backwards.messages.reverse();
@@ -48,7 +48,7 @@ async fn cut_run(bench: &Bench, cases: &[Case]) -> CaseResult {
         Some((case, refused, of(case, |word| word == "ack")?))
     });
     let Some((case, refused, taken)) = both else {
-        return Err(not_applicable("no case has a message that is taken beside one that isn't: add one to tests/"));
+        return Err(not_run("no case has a message that is taken beside one that isn't: add one to tests/"));
     };
     let bench = bench.with(case);
     let outside = bench.outside().await?;

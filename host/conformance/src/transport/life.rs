@@ -9,7 +9,7 @@ use super::bench::{Bench, delivered, send_within};
 use crate::limits::{CLOSE_TIMEOUT, LONG_TIMEOUT, SHORT_CLOSE_TIMEOUT};
 use crate::outside::Mode;
 use crate::sample;
-use crate::suite::{Suite, failed, not_applicable};
+use crate::suite::{Suite, failed, not_applicable, not_run};
 
 /// The empty configuration: refused by the schema, or good enough for `open`.
 pub(super) async fn config(suite: &mut Suite, bench: &Bench) {
@@ -42,17 +42,12 @@ pub(super) async fn config(suite: &mut Suite, bench: &Bench) {
         .await;
 }
 
-/// Whether it opens at all. Without that nothing else can be seen.
-pub(super) async fn opens(suite: &mut Suite, bench: &Bench, described: bool) -> bool {
-    let mut usable = false;
+/// Whether it opens at all. Without that nothing else can be seen. `lacking`: what no case describes, so that it may well fail.
+pub(super) async fn opens(suite: &mut Suite, bench: &Bench, lacking: Option<&str>) {
     let promise = "it opens, says it is well, and delivers a message";
     suite
         .check("opens", promise, async {
-            let running = match bench.start().await {
-                Ok(running) => running,
-                Err(_) if !described => return Err(undescribed()),
-                Err(verdict) => return Err(verdict),
-            };
+            let running = bench.start().await.map_err(|verdict| lacking.map_or(verdict, not_run))?;
             let report = running.transport.health().await;
             if report.health == Health::Down {
                 return Err(failed(
@@ -61,23 +56,11 @@ pub(super) async fn opens(suite: &mut Suite, bench: &Bench, described: bool) -> 
                 ));
             }
             let sent = bench.batch(&running.outside, 1, bench.case.messages.len())?;
-            match delivered(&running.transport, sent).await {
-                Ok(count) => {
-                    usable = true;
-                    Ok(format!("{count} delivered, health {:?}", report.health))
-                }
-                Err(_) if !described => Err(undescribed()),
-                Err(verdict) => Err(verdict),
-            }
+            let count = delivered(&running.transport, sent).await;
+            let count = count.map_err(|verdict| lacking.map_or(verdict, not_run))?;
+            Ok(format!("{count} delivered, health {:?}", report.health))
         })
         .await;
-    usable
-}
-
-fn undescribed() -> crate::report::Verdict {
-    not_applicable(
-        "it needs a peer, and no case describes one: add tests/delivers.toml with a [peer] and messages that expect `ack`; most checks run against it",
-    )
 }
 
 /// What else concerns its life.
@@ -89,7 +72,7 @@ pub(super) async fn all(suite: &mut Suite, bench: &Bench) {
     secrets(suite, bench).await;
 }
 
-async fn probe(suite: &mut Suite, bench: &Bench) {
+pub(super) async fn probe(suite: &mut Suite, bench: &Bench) {
     suite
         .check("probe", "opened with purpose `probe` it says how it is, and ends", async {
             let outside = bench.outside().await?;

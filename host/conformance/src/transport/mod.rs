@@ -18,7 +18,7 @@ use waybill_sandbox::{PluginSource, Sandbox, SandboxError, World};
 use crate::Options;
 use crate::case::{Case, CaseMessage, Head};
 use crate::report::Report;
-use crate::suite::Suite;
+use crate::suite::{Suite, hindrance};
 
 use bench::Bench;
 
@@ -26,19 +26,26 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
     let plugin = sandbox.load(source.clone(), World::Transport).await?;
     let mut suite = Suite::new(plugin.inspection(), &options.cases);
     let case = options.cases.iter().find(|case| case.ends_well()).cloned();
-    let described = case.is_some();
+    let lacking = case.is_none().then(|| lacking(&options.cases));
     let case = case.unwrap_or_else(|| plain(options));
     let bench = Bench::new(plugin, case);
     life::config(&mut suite, &bench).await;
-    let usable = life::opens(&mut suite, &bench, described).await;
+    if options.smoke && bench.case.is_external() {
+        // Whoever else uses that server expects no message of the suite.
+        life::probe(&mut suite, &bench).await;
+        return Ok(suite.done());
+    }
+    life::opens(&mut suite, &bench, lacking).await;
     if options.smoke {
         return Ok(suite.done());
     }
-    if usable {
-        life::all(&mut suite, &bench).await;
-        sending::all(&mut suite, &bench).await;
-        trouble::all(&mut suite, &bench).await;
-    }
+    let hindrance = suite.last().and_then(hindrance);
+    let usable = hindrance.is_none();
+    suite.hold(hindrance);
+    life::all(&mut suite, &bench).await;
+    sending::all(&mut suite, &bench).await;
+    trouble::all(&mut suite, &bench).await;
+    suite.hold(None);
     cases::all(&mut suite, &bench, &options.cases).await;
     // Others never get two messages of one key at once.
     if usable && bench.start().await.is_ok_and(|running| running.transport.limits().key_runs) {
@@ -46,6 +53,15 @@ pub(crate) async fn run(sandbox: &Sandbox, source: &PluginSource, options: &Opti
         cases::key_runs_cut(&mut suite, &bench, &options.cases).await;
     }
     Ok(suite.done())
+}
+
+/// What the author would have to add for the suite's own checks, which send and expect that all of it is delivered.
+fn lacking(cases: &[Case]) -> &'static str {
+    if cases.iter().any(|case| !case.messages.is_empty()) {
+        "no case whose messages all expect `ack`: give those that end otherwise a case of their own"
+    } else {
+        "no case: add tests/delivers.toml with a [peer] and messages that expect `ack`"
+    }
 }
 
 /// What is tried with a plugin whose author describes no case: it may need nobody, like one that only counts.

@@ -96,8 +96,11 @@ codes! {
     PLUGIN_SIGNATURE_MISSING = "PLUGIN.SIGNATURE_MISSING" => answered(422, "The component isn't signed",
         "Have its author sign it, or sign it yourself after a look at it: `waybill plugin sign FILE --key KEY`.");
     PLUGIN_STACK_OVERFLOW = "PLUGIN.STACK_OVERFLOW";
-    PLUGIN_STEPS = "PLUGIN.STEPS";
+    PLUGIN_STEPS = "PLUGIN.STEPS" => answered(422, "The steps that a participant's plugin describes can't be served",
+        "Correct the step that the text names in the plugin's code, and load it again.");
     PLUGIN_STEP_ADDRESS = "PLUGIN.STEP_ADDRESS";
+    PLUGIN_STEP_NEEDED = "PLUGIN.STEP_NEEDED" => answered(409, "Running sagas still call a step that would be gone",
+        "Give a component that serves what the text names, or wait until those sagas have ended. With `--force` it is taken all the same, and their calls wait.");
     PLUGIN_SWAPPING = "PLUGIN.SWAPPING";
     PLUGIN_TEST_FAILED = "PLUGIN.TEST_FAILED";
     PLUGIN_TIMED_OUT = "PLUGIN.TIMED_OUT";

@@ -4,6 +4,7 @@
 //! these types, and whoever it takes effect in (sandbox, engine) is handed them whole.
 
 mod limits;
+mod message_ids;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,12 +12,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::outbox::rates::Rate;
 use crate::port::kv::KvQuota;
 
 pub use limits::{
     CALL_TIME_MAX, CONNECTIONS_UNGRANTED_MAX, CPU_PER_CALL_UNGRANTED_MAX, HOSTCALL_BYTES_MIN, LimitOverlay, LimitRow,
     LimitUnit, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_UNGRANTED_MAX, PluginLimits,
 };
+
+pub use message_ids::MessageIds;
 
 /// How long a new generation is watched, unless the configuration says otherwise.
 const PROBATION_DEFAULT: Duration = Duration::from_secs(60);
@@ -42,6 +46,10 @@ pub struct EndpointSettings {
     pub watch: bool,
     /// How a new version takes over.
     pub policy: SlotPolicy,
+    /// How a transport's messages are named on the wire.
+    pub message_ids: MessageIds,
+    /// Messages of a transport that are sent a second; none = as many as there are.
+    pub rate: Option<Rate>,
 }
 
 impl Default for EndpointSettings {
@@ -57,6 +65,8 @@ impl Default for EndpointSettings {
             sha256: None,
             watch: false,
             policy: SlotPolicy::default(),
+            message_ids: MessageIds::default(),
+            rate: None,
         }
     }
 }
@@ -68,10 +78,10 @@ impl EndpointSettings {
     }
 
     /// Whether a plugin that serves by these settings goes on as it is by others: they differ at most in how long its calls may take
-    /// when it is replaced.
+    /// when it is replaced, and in what is sent through it a second.
     pub fn goes_on_as(&self, next: &Self) -> bool {
         let policy = SlotPolicy { drain_timeout: self.policy.drain_timeout, ..next.policy };
-        *self == Self { policy, ..next.clone() }
+        *self == Self { policy, rate: self.rate, ..next.clone() }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::entry::{Entry, EntryKey, StateWord};
 use crate::glob::Glob;
-use crate::outbox::filter::{FilterError, conditions};
+use crate::outbox::filter::{FilterError, conditions, one_of};
 use crate::time::UnixMillis;
 
 /// What may stand in a condition.
-const FIELDS: &str = "tenant, key, state (with = and * as a wildcard), age (with > or <, e.g. age>1h)";
+const FIELDS: &str = "tenant, key, state (with = and * as a wildcard), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, e.g. \
+age>1h)";
 
 /// Conditions on entries. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub struct EntryFilter {
     pub tenant: Option<Glob>,
     pub key: Option<Glob>,
     pub state: Option<Glob>,
-    /// First begun before this instant (`age>1h`).
+    /// First begun before this instant (`age>1h`, `until=`).
     pub before: Option<UnixMillis>,
-    /// First begun after this instant (`age<1h`).
+    /// First begun after this instant (`age<1h`, `since=`).
     pub after: Option<UnixMillis>,
 }
 
@@ -25,26 +26,18 @@ impl EntryFilter {
     pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
         let mut filter = Self::default();
         for condition in conditions(text, FIELDS, now)? {
-            let refuse = |cause: String| FilterError { condition: condition.text.clone(), cause };
-            let glob = Glob::new(&condition.value);
-            let slot = match condition.field.as_str() {
-                "age" => {
-                    let slot = if condition.sign == '>' { &mut filter.before } else { &mut filter.after };
-                    *slot = condition.instant;
-                    continue;
-                }
-                "tenant" => &mut filter.tenant,
-                "key" => &mut filter.key,
+            if condition.narrow(&mut filter.before, &mut filter.after) {
+                continue;
+            }
+            let value = condition.value.as_str();
+            match condition.field.as_str() {
+                "tenant" => filter.tenant = Some(Glob::new(value)),
+                "key" => filter.key = Some(Glob::new(value)),
                 "state" | "status" => {
-                    let words = StateWord::ALL.map(StateWord::word);
-                    if !words.iter().any(|word| glob.matches(word)) {
-                        return Err(refuse(format!("there is no such state; write one of {}", words.join(", "))));
-                    }
-                    &mut filter.state
+                    filter.state = Some(one_of(&condition, value, &StateWord::ALL.map(StateWord::word))?);
                 }
-                field => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
-            };
-            *slot = Some(glob);
+                _ => return Err(condition.unknown(FIELDS)),
+            }
         }
         Ok(filter)
     }

@@ -11,6 +11,7 @@ use super::settings::{ConsumerSettings, SourceSettings};
 use crate::annotation::Annotation;
 use crate::annotations::Annotations;
 use crate::ids::{MessageId, ShardId};
+use crate::json_text::readable;
 use crate::limits::ID_BYTES_MAX;
 use crate::message::{Message, Payload};
 use crate::time::UnixMillis;
@@ -80,6 +81,7 @@ pub fn message(
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     }))
 }
 
@@ -117,7 +119,7 @@ fn subject(template: &str, dead: &InboxDead) -> String {
 
 fn body(dead: &InboxDead) -> Option<Bytes> {
     let message = &dead.message;
-    let json = serde_json::from_slice::<&RawValue>(&message.payload).ok();
+    let json = readable(&message.payload);
     let base64 = || base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &message.payload);
     let body = Body {
         message_id: message.id.as_str(),

@@ -2,15 +2,27 @@
 
 use super::place::InboxPlace;
 use super::records::InboxRow;
+use crate::annotation::Annotation;
+use crate::annotation_rows;
 use crate::glob::Glob;
 use crate::ids::{ConsumerName, InboundId, ShardId, Tenant};
-use crate::outbox::filter::{FilterError, conditions, signature};
+use crate::outbox::filter::{Contents, ErrorGlob, FilterError, annotation, conditions};
 use crate::port::inbox_store::InboxFilter;
 use crate::time::UnixMillis;
 
+macro_rules! fields {
+    ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
+        concat!(
+            "consumer, source, context, subject, tenant, key, id, code, error, ",
+            $(stringify!($name), ", ",)*
+            "header.NAME, payload.PATH (with = and * as a wildcard), since, until (of its receipt, e.g. since=2026-12-01T14:00:00Z), age (since it was received, \
+             with > or <, e.g. age>1h)"
+        )
+    };
+}
+
 /// What may stand before `=`.
-const FIELDS: &str = "consumer, source, context, subject, tenant, key, id, code, error (with = and * as a wildcard), \
-age (since it was received, with > or <, e.g. age>1h)";
+const FIELDS: &str = annotation_rows!(fields);
 
 /// Conditions on stored messages. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,11 +37,15 @@ pub struct StoredFilter {
     pub id: Option<Glob>,
     /// `code=`: of the last error.
     pub code: Option<Glob>,
-    /// `error=`: matches the signature of the last error.
-    pub error: Option<Glob>,
-    /// Received before this instant (`age>1h`).
+    /// `error=`: of the last error.
+    pub error: Option<ErrorGlob>,
+    /// `correlation_id=` and the like; of no message that hasn't the text.
+    pub annotations: Vec<(Annotation, Glob)>,
+    /// `header.NAME=`, `payload.PATH=`.
+    pub contents: Contents,
+    /// Received before this instant (`age>1h`, `until=`).
     pub before: Option<UnixMillis>,
-    /// Received after this instant (`age<1h`).
+    /// Received after this instant (`age<1h`, `since=`).
     pub after: Option<UnixMillis>,
 }
 
@@ -38,13 +54,20 @@ impl StoredFilter {
     pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
         let mut filter = Self::default();
         for condition in conditions(text, FIELDS, now)? {
+            if condition.narrow(&mut filter.before, &mut filter.after) {
+                continue;
+            }
+            if filter.contents.narrow(&condition)? {
+                continue;
+            }
+            let value = condition.value.as_str();
+            if let Some(annotation) = annotation(&condition.field) {
+                filter.annotations.push((annotation, Glob::new(value)));
+                continue;
+            }
             let slot = match condition.field.as_str() {
-                "age" if condition.sign == '>' => {
-                    filter.before = condition.instant;
-                    continue;
-                }
-                "age" => {
-                    filter.after = condition.instant;
+                "error" | "last_error" => {
+                    condition.once(&mut filter.error, ErrorGlob::new(value))?;
                     continue;
                 }
                 "consumer" | "consumer_name" => &mut filter.consumer,
@@ -55,13 +78,9 @@ impl StoredFilter {
                 "key" | "dispatch_key" => &mut filter.key,
                 "id" | "message_id" => &mut filter.id,
                 "code" | "error_code" => &mut filter.code,
-                "error" | "last_error" => &mut filter.error,
-                field => {
-                    let cause = format!("there is no field {field:?}; write one of {FIELDS}");
-                    return Err(FilterError { condition: condition.text, cause });
-                }
+                _ => return Err(condition.unknown(FIELDS)),
             };
-            *slot = Some(Glob::new(condition.value));
+            condition.once(slot, Glob::new(value))?;
         }
         Ok(filter)
     }
@@ -95,9 +114,7 @@ impl StoredFilter {
         let is_named = |glob: &Glob| {
             glob.matches(message.id.as_str()) || glob.matches(&InboxPlace { shard, seq: row.seq }.to_string())
         };
-        let failed = |glob: &Option<Glob>, text: fn(&super::records::LastError) -> String| {
-            glob.as_ref().is_none_or(|glob| row.last_error.as_ref().is_some_and(|error| glob.matches(&text(error))))
-        };
+        let last = row.last_error.as_ref();
         holds(&self.consumer, row.consumer.as_str())
             && holds(&self.source, message.source.as_str())
             && holds(&self.context, &message.context)
@@ -105,10 +122,15 @@ impl StoredFilter {
             && holds(&self.tenant, message.tenant.as_str())
             && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
             && self.id.as_ref().is_none_or(is_named)
-            && failed(&self.code, |error| error.code.clone())
-            && failed(&self.error, |error| signature(&error.reason))
+            && self.code.as_ref().is_none_or(|glob| last.is_some_and(|last| glob.matches(&last.code)))
+            && self.error.as_ref().is_none_or(|glob| last.is_some_and(|last| glob.matches(&last.code, &last.reason)))
+            && self
+                .annotations
+                .iter()
+                .all(|(annotation, glob)| message.annotation(*annotation).is_some_and(|text| glob.matches(text)))
             && self.before.is_none_or(|before| message.received_at < before)
             && self.after.is_none_or(|after| message.received_at > after)
+            && self.contents.take(&message.headers, Some(&message.payload))
     }
 }
 
@@ -143,7 +165,7 @@ mod tests {
                 payload: Bytes::from_static(b"{}"),
                 event_type: None,
                 event_version: None,
-                correlation_id: None,
+                correlation_id: Some("c-1".into()),
                 causation_id: None,
                 reply_to: None,
                 occurred_at: None,
@@ -170,14 +192,23 @@ mod tests {
             "message_id=m-1",
             "id=inbox-3-17",
             "code=HTTP.* error='# from*'",
+            "error=HTTP.503* correlation=c-1",
+            "error='503 from \"a\" after 12 ms'",
+            "since=1970-01-01T01:23:20Z until=1970-01-01T01:23:20.001Z",
             "age>1h age<2h",
             "tenant=default",
         ] {
             assert!(takes(text), "{text}");
         }
-        for text in
-            ["consumer=bill", "consumer=ship context=stock", "id=inbox-3-18", "code=NATS.*", "age>2h", "tenant=a"]
-        {
+        for text in [
+            "consumer=bill",
+            "consumer=ship context=stock",
+            "id=inbox-3-18",
+            "code=NATS.*",
+            "age>2h",
+            "tenant=a",
+            "causation=*",
+        ] {
             assert!(!takes(text), "{text}");
         }
         let fresh = InboxRow { last_error: None, ..row() };

@@ -16,7 +16,7 @@ use crate::port::saga::StepReply;
 use crate::port::transact::DoorGroup;
 use crate::saga::id::SagaKey;
 use crate::saga::json::Json;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
 
 /// `inbox_shard:n`: who writes the inbox of a shard, and what has to be known at once by who takes it over.
@@ -261,8 +261,9 @@ pub struct InboxCommit {
     /// Messages for the outbox, by shard: for the doorstep, without a look whether their ids are there.
     pub messages: Vec<DoorGroup>,
     pub sagas: Vec<SagaDoorGroup>,
-    /// Events for the doorsteps of streams, in order.
-    pub events: Vec<DoorAppend>,
+    /// Events for the doorsteps of streams, in order, and events that number themselves, each stream of them once. Where one of these can't
+    /// be appended, nothing of the commit is written ([`StoreError::Appends`](crate::port::store::StoreError::Appends)).
+    pub events: JointAppends,
 }
 
 /// What a new owner finds besides the record.

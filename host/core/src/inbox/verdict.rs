@@ -7,7 +7,7 @@ use super::records::SagaDoorItem;
 use crate::code::Code;
 use crate::message::Message;
 use crate::port::transport::{Blame, CallError, ErrorKind, Fault};
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 
 /// What a handled message leaves behind: it commits with the mark that it is processed, whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,8 +16,8 @@ pub struct Leavings {
     pub messages: Vec<Arc<Message>>,
     /// For the doorstep of sagas.
     pub sagas: Vec<SagaDoorItem>,
-    /// For the doorsteps of streams, checked, with ids.
-    pub events: Vec<DoorAppend>,
+    /// For streams, checked, with ids.
+    pub events: JointAppends,
 }
 
 /// What was said of one message.

@@ -1,13 +1,13 @@
 //! Filtering what the store found: the same rule for every store, the API and the tests.
 
-use crate::glob::Glob;
-use crate::outbox::filter::{Filter, signature};
+use crate::outbox::filter::Filter;
+use crate::outbox::owner::WaitKind;
 use crate::outbox::records::{Done, DoneEnd, Parked};
 use crate::port::query::Found;
 
 impl Filter {
     /// Whether a found message matches. Ages count from its creation, for finished ones from their end, for dead ones from
-    /// their death. `code` and `error` look at the latest attempt.
+    /// their death. `code` and `error` look at the latest attempt; of `waits` only what is known without an owner is looked at.
     pub fn takes_found(&self, found: &Found) -> bool {
         match found {
             Found::Flowing { entry, claimed, .. } => {
@@ -18,7 +18,8 @@ impl Filter {
             }
             Found::Parked(parked) => self.takes_parked(parked),
             Found::Scheduled(scheduled) => {
-                self.code.is_none()
+                self.waits.as_ref().is_none_or(|glob| glob.matches(WaitKind::Schedule.as_str()))
+                    && self.code.is_none()
                     && self.error.is_none()
                     && self.takes_message(&scheduled.message, scheduled.message.created_at)
                     && self.takes_state(PENDING)
@@ -30,11 +31,11 @@ impl Filter {
 
     fn takes_parked(&self, parked: &Parked) -> bool {
         let last = parked.history.last();
-        let text =
-            |glob: &Option<Glob>, text: Option<&str>| glob.as_ref().is_none_or(|glob| glob.matches(text.unwrap_or("")));
+        let code = last.and_then(|attempt| attempt.code.as_deref()).unwrap_or("");
+        let reason = last.and_then(|attempt| attempt.reason.as_deref()).unwrap_or("");
         self.takes_message(&parked.message, parked.message.created_at)
-            && text(&self.code, last.and_then(|attempt| attempt.code.as_deref()))
-            && text(&self.error, last.and_then(|attempt| attempt.reason.as_deref()).map(signature).as_deref())
+            && self.code.as_ref().is_none_or(|glob| glob.matches(code))
+            && self.error.as_ref().is_none_or(|glob| glob.matches(code, reason))
             && self.takes_state(if parked.claimed { LEASED } else { PENDING })
     }
 
@@ -45,7 +46,8 @@ impl Filter {
             DoneEnd::Expired => &["expired"][..],
             DoneEnd::Purged => &["purged"][..],
         };
-        self.code.is_none()
+        self.waits.is_none()
+            && self.code.is_none()
             && self.error.is_none()
             && self.takes_message(&done.message, done.at)
             && self.takes_state(names)

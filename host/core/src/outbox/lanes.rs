@@ -41,6 +41,8 @@ impl Lanes {
     ) -> Option<Vec<Sending>> {
         let calls = self.0.entry((transport, lane)).or_default();
         if calls.alone || calls.count >= limits.calls {
+            // The end of a call has it tried again.
+            owner.forget_rates((transport, lane));
             return None;
         }
         let sending = owner.take_beside(transport, lane, limits.messages, limits.bytes, calls.count > 0, now);

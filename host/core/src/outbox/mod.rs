@@ -13,6 +13,7 @@ pub mod lone_trials;
 pub mod lookups;
 pub mod owner;
 pub mod preparation;
+pub mod rates;
 pub mod records;
 pub mod suspicion;
 pub mod weight;

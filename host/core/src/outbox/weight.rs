@@ -3,6 +3,7 @@
 use super::records::{AttemptRecord, Done, HistoryChunk};
 use crate::message::Message;
 use crate::port::store::{OwnerCommit, Write};
+use crate::tx_event::EVENT_BYTES;
 
 /// A row with its key, and what the store keeps beside both.
 pub const ROW_BYTES: usize = 512;
@@ -21,11 +22,11 @@ pub fn of_row(message: &Message, history: &[AttemptRecord]) -> usize {
     COPIES * message.weight() + of_attempts(history) + ROW_BYTES
 }
 
-/// Of a message that enters the order or the schedule, with its row of the id index if it `has_id`.
+/// Of a message that enters the order or the schedule, with its audit event, and its row of the id index if it `has_id`.
 pub fn of_entering(message: &Message, has_id: bool) -> usize {
     let row = if message.not_before.is_some() { of_row(message, &[]) } else { 0 };
     let id = if has_id || message.not_before.is_some() { ROW_BYTES } else { 0 };
-    message.weight() + row + id
+    message.weight() + row + id + EVENT_BYTES + message.id.as_str().len()
 }
 
 /// Of a finished message in a chunk of the history.
@@ -46,6 +47,7 @@ impl Write {
             Self::PutScheduled(scheduled) => of_row(&scheduled.message, &[]),
             Self::PutDead(dead) => of_row(&dead.message, &dead.history) + dead.reason.len(),
             Self::PutHistory(chunk) => of_chunk(chunk),
+            Self::PutTxEvents(record) => record.weight() + ROW_BYTES,
             Self::ForwardDoor { messages, .. } => {
                 messages.iter().map(|message| message.weight()).sum::<usize>() + ROW_BYTES
             }

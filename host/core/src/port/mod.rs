@@ -21,6 +21,7 @@ pub mod saga;
 pub mod saga_store;
 pub mod service;
 pub mod source;
+pub mod step_needs;
 pub mod store;
 pub mod stream_store;
 pub mod table;

@@ -7,8 +7,11 @@ use crate::code::Code;
 /// Why a change was refused. The running generation goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PluginsError {
-    /// There is no such transport.
-    #[error("there is no transport {0:?} with a plugin")]
+    /// Nothing is known by this name.
+    #[error(
+        "nothing is served under the name {0:?}: a transport has its own name, and others are `handler.NAME`, `participant.NAME`, \
+         `source.NAME` and `outbox.backoff` (`waybill plugin list` shows them)"
+    )]
     NotFound(String),
     /// It can't be done.
     #[error("{reason}")]

@@ -33,6 +33,8 @@ pub struct Define {
     pub format: DefinitionFormat,
     /// Check only: say what would happen.
     pub dry_run: bool,
+    /// For a check: definitions that would be there by then, as names with versions.
+    pub given: Vec<(String, u32)>,
     pub actor: String,
 }
 

@@ -15,6 +15,7 @@ use crate::port::provision::ProvisionError;
 use crate::port::saga::RetryMode;
 use crate::port::store::StoreError;
 use crate::saga::error::SagaError;
+use crate::time::UnixMillis;
 use streams::StreamError;
 
 /// Why a request failed.
@@ -190,14 +191,17 @@ impl MessageState {
 /// A request for a bulk act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationRequest {
-    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`; on messages
+    /// `cancel_messages` or `reschedule_messages`.
     pub kind: String,
-    /// Filter of dead letters or of sagas.
+    /// Filter of dead letters, of sagas or of messages.
     pub filter: String,
     /// Of a `retry`: from which step.
     pub step: Option<String>,
     /// Of a `retry`: which way stuck sagas go on.
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: when they go.
+    pub not_before: Option<UnixMillis>,
     /// Confined to this tenant; none = all.
     pub tenant: Option<Tenant>,
     /// Most acts a second; none = 100.

@@ -17,6 +17,7 @@ use crate::outbox::records::{
 };
 use crate::streams::exact::ExactRefusal;
 use crate::time::UnixMillis;
+use crate::tx_event::TxRecord;
 
 /// What went wrong in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -78,8 +79,15 @@ pub enum StoreError {
     /// Events that were to be appended at a number can't be; nothing was written.
     #[error(transparent)]
     Append(Box<ExactRefusal>),
+    /// The same of a group commit, each with its place among the commit's appends: those who asked for them leave the group.
+    #[error("{} of the events in the commit can't be appended, the first because {}", .0.len(), first_reason(.0))]
+    Appends(Vec<(usize, ExactRefusal)>),
     #[error("the store failed: {0}")]
     Other(String),
+}
+
+fn first_reason(refused: &[(usize, ExactRefusal)]) -> String {
+    refused.first().map(|(_, refusal)| refusal.to_string()).unwrap_or_default()
 }
 
 impl StoreError {
@@ -97,7 +105,18 @@ impl StoreError {
             Self::WentBack { .. } => Code::STORAGE_WENT_BACK,
             Self::TooLarge => Code::STORAGE_TOO_LARGE,
             Self::Append(refusal) => refusal.code(),
+            Self::Appends(refused) => refused.first().map_or(Code::STORAGE_CONFLICT, |(_, refusal)| refusal.code()),
             Self::Other(_) => Code::UNKNOWN_INTERNAL,
+        }
+    }
+    /// As the one caller of a commit hears it: the first of its events that can't be appended.
+    pub fn of_one_caller(self) -> Self {
+        match self {
+            Self::Appends(refused) => {
+                let first = refused.into_iter().next().map(|(_, refusal)| refusal);
+                Self::Append(Box::new(first.unwrap_or(ExactRefusal::Empty)))
+            }
+            error => error,
         }
     }
     /// Whether the same call may succeed later.
@@ -142,6 +161,8 @@ pub enum Write {
     /// Removes a dead letter.
     DeleteDead(Seq),
     PutHistory(Arc<HistoryChunk>),
+    /// Writes audit events under their key.
+    PutTxEvents(Arc<TxRecord>),
     /// Writes a row of the id index. `create` fails the commit with [`StoreError::Exists`] when the id is taken.
     PutId {
         record: Arc<IdRecord>,

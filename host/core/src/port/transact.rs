@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
+use crate::audit::AuditQuery;
 use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
 use crate::port::idempotency::Hold;
+use crate::port::query::Page;
 use crate::port::saga::RetryMode;
 use crate::port::store::StoreError;
 use crate::saga::definition::sorted;
@@ -95,9 +97,10 @@ pub enum OperationState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: String,
-    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`; on messages
+    /// `cancel_messages` or `reschedule_messages`.
     pub kind: String,
-    /// The filter as given; it selects what died, or which sagas started, before `created_at`.
+    /// The filter as given; it selects what died, was enqueued, or which sagas started, before `created_at`.
     pub filter: String,
     /// Of a `retry`: from which step.
     #[serde(default)]
@@ -105,6 +108,9 @@ pub struct Operation {
     /// Of a `retry`: which way stuck sagas go on.
     #[serde(default)]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: when they go.
+    #[serde(default)]
+    pub not_before: Option<UnixMillis>,
     /// Tenant it is confined to; none = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -215,8 +221,17 @@ pub trait TransactStore: Send + Sync + 'static {
     async fn paused(&self) -> Result<Vec<String>, StoreError>;
     /// Appends to the audit trail.
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError>;
-    /// Latest audit events, newest first.
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError>;
+    /// Lines of the audit trail that are asked for, newest first, at most `limit`. It reads a bounded number and then answers a cursor
+    /// even when the page isn't full. `Err(Statement)` for a cursor that this store didn't make.
+    async fn audit_lines(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditEvent>, StoreError>;
+    /// Removes what was written before an instant, at most `limit` acts and `limit` records of events; the larger of both counts. It
+    /// reads nothing that stays.
+    async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
 }
 
 #[cfg(test)]

@@ -231,6 +231,10 @@ pub trait Transport: Send + Sync + 'static {
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError>;
     async fn health(&self) -> HealthReport;
+    /// Ends when the next instance of it has opened: who found it down need wait no longer. Never, where it tells nobody.
+    async fn opened(&self) {
+        std::future::pending().await
+    }
     /// What is missing at the peer; with `apply` it is created and changed, and the answer is what was done. Never takes part
     /// in sending. Conflicts are told and left alone.
     async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {

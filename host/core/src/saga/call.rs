@@ -14,7 +14,7 @@ use crate::message::Message;
 use crate::port::backoff::BackoffDecision;
 use crate::port::participant::{StepContext, StepError};
 use crate::port::transport::PluginIdentity;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
 
 /// Names one attempt of a step.
@@ -74,8 +74,8 @@ pub enum AnswerResult {
         output: Json,
         /// Messages that the step leaves behind, checked and with ids: enqueued in the commit that records the step.
         messages: Vec<Arc<Message>>,
-        /// Events that it leaves behind, checked and with ids: on their doorsteps in the same commit.
-        events: Vec<DoorAppend>,
+        /// Events that it leaves behind, checked and with ids: on their doorsteps in the same commit, or numbered by it.
+        events: JointAppends,
     },
     /// Accepted; a signal ends it.
     Pending {
@@ -89,7 +89,7 @@ pub enum AnswerResult {
 
 impl Answer {
     pub fn done(output: Json) -> Self {
-        Self::of(AnswerResult::Done { output, messages: Vec::new(), events: Vec::new() })
+        Self::of(AnswerResult::Done { output, messages: Vec::new(), events: JointAppends::default() })
     }
 
     pub fn failed(error: StepError) -> Self {

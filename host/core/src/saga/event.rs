@@ -106,6 +106,26 @@ pub struct Started {
     pub default_retry: RetryPolicy,
 }
 
+impl Started {
+    /// Of a saga without sub-sagas, under an id that its caller didn't choose, and of which nothing else was said.
+    pub fn new(definition: DefinitionRef, steps: u16, input: Json, default_retry: RetryPolicy) -> Self {
+        Self {
+            definition,
+            pinned: Vec::new(),
+            steps,
+            caller_id: false,
+            input,
+            deadline: None,
+            headers: Vec::new(),
+            envelope_id: None,
+            correlation_id: None,
+            traceparent: None,
+            plugins: Vec::new(),
+            default_retry,
+        }
+    }
+}
+
 /// How a saga ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,7 +1,7 @@
 //! The filter grammar of dead letters, for sagas: `definition=order state=failed age>1h`.
 
 use crate::glob::Glob;
-use crate::outbox::filter::{FilterError, conditions};
+use crate::outbox::filter::{ErrorGlob, FilterError, conditions, one_of};
 use crate::time::UnixMillis;
 
 use super::records::SagaSummary;
@@ -9,7 +9,7 @@ use super::state::SagaState;
 
 /// What may stand before `=`.
 const FIELDS: &str = "tenant, id, definition, version, state, waiting_for, step, code, reason (with = and * as a \
-wildcard), age (since the start, with > or <, e.g. age>1h)";
+wildcard), since, until (of the start, e.g. since=2026-12-01T14:00:00Z), age (since the start, with > or <, e.g. age>1h)";
 
 /// Conditions on sagas. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub struct SagaFilter {
     /// `step=`: one of the active steps.
     pub step: Option<Glob>,
     pub code: Option<Glob>,
-    /// `reason=`, alias `error`: matches the error signature.
-    pub reason: Option<Glob>,
-    /// Started before this instant (`age>1h`).
+    /// `reason=`, or `error=` as of other lists.
+    pub reason: Option<ErrorGlob>,
+    /// Started before this instant (`age>1h`, `until=`).
     pub before: Option<UnixMillis>,
-    /// Started after this instant (`age<1h`).
+    /// Started after this instant (`age<1h`, `since=`).
     pub after: Option<UnixMillis>,
     /// Only those that haven't ended: not a condition of its own, but what acts take.
     pub is_open: bool,
@@ -38,39 +38,33 @@ impl SagaFilter {
     pub fn parse(text: &str, now: UnixMillis) -> Result<Self, FilterError> {
         let mut filter = Self::default();
         for condition in conditions(text, FIELDS, now)? {
-            let refuse = |cause: String| FilterError { condition: condition.text.clone(), cause };
+            if condition.narrow(&mut filter.before, &mut filter.after) {
+                continue;
+            }
             let value = condition.value.as_str();
             let slot = match condition.field.as_str() {
-                "age" if condition.sign == '>' => {
-                    filter.before = condition.instant;
-                    continue;
-                }
-                "age" => {
-                    filter.after = condition.instant;
-                    continue;
-                }
                 "version" => {
-                    let version = value.parse().map_err(|_| refuse("a version is a number from 1".into()))?;
+                    let version = value.parse().map_err(|_| condition.refuse("a version is a number from 1"))?;
                     filter.version = Some(version);
+                    continue;
+                }
+                "state" | "status" => {
+                    filter.state = Some(one_of(&condition, value, &SagaState::ALL.map(SagaState::word))?);
+                    continue;
+                }
+                "reason" | "error" | "last_error" => {
+                    condition.once(&mut filter.reason, ErrorGlob::new(value))?;
                     continue;
                 }
                 "tenant" => &mut filter.tenant,
                 "id" => &mut filter.id,
                 "definition" | "def_name" => &mut filter.definition,
-                "state" | "status" => &mut filter.state,
-                "waiting_for" | "waits" => &mut filter.waiting_for,
+                "waiting_for" | "waits" | "waiting" => &mut filter.waiting_for,
                 "step" => &mut filter.step,
                 "code" | "error_code" => &mut filter.code,
-                "reason" | "error" | "last_error" => &mut filter.reason,
-                field => return Err(refuse(format!("there is no field {field:?}; write one of {FIELDS}"))),
+                _ => return Err(condition.unknown(FIELDS)),
             };
-            let glob = Glob::new(value);
-            let is_state = matches!(condition.field.as_str(), "state" | "status");
-            if is_state && !SagaState::ALL.iter().any(|state| glob.matches(state.word())) {
-                let states = SagaState::ALL.map(SagaState::word).join(", ");
-                return Err(refuse(format!("there is no such state; write one of {states}")));
-            }
-            *slot = Some(glob);
+            condition.once(slot, Glob::new(value))?;
         }
         Ok(filter)
     }
@@ -90,7 +84,9 @@ impl SagaFilter {
         let given = |glob: &Option<Glob>, text: &Option<std::sync::Arc<str>>| {
             glob.as_ref().is_none_or(|glob| text.as_ref().is_some_and(|text| glob.matches(text)))
         };
-        let signature = saga.reason.as_ref().map(|reason| crate::outbox::filter::signature(reason).into());
+        let failed = |glob: &ErrorGlob| {
+            saga.reason.as_ref().is_some_and(|reason| glob.matches(saga.code.as_deref().unwrap_or(""), reason))
+        };
         !(self.is_open && saga.ended_at.is_some())
             && holds(&self.tenant, saga.key.tenant.as_str())
             && holds(&self.id, saga.key.id.as_str())
@@ -100,7 +96,7 @@ impl SagaFilter {
             && given(&self.waiting_for, &saga.waiting_for)
             && self.step.as_ref().is_none_or(|glob| saga.steps.iter().any(|step| glob.matches(step)))
             && given(&self.code, &saga.code)
-            && (self.reason.is_none() || given(&self.reason, &signature))
+            && self.reason.as_ref().is_none_or(failed)
             && self.before.is_none_or(|before| saga.started_at < before)
             && self.after.is_none_or(|after| saga.started_at > after)
     }

@@ -84,21 +84,8 @@ mod tests {
     fn happened(number: u64) -> Event {
         let what = match number {
             1 => {
-                let hash = DefinitionHash(Arc::from("00"));
-                EventKind::Started(Box::new(Started {
-                    definition: DefinitionRef { name: Arc::from("s"), version: 1, hash },
-                    pinned: Vec::new(),
-                    steps: 1,
-                    caller_id: true,
-                    input: Json::null(),
-                    deadline: None,
-                    headers: Vec::new(),
-                    envelope_id: None,
-                    correlation_id: None,
-                    traceparent: None,
-                    plugins: Vec::new(),
-                    default_retry: default_retry(),
-                }))
+                let definition = DefinitionRef { name: "s".into(), version: 1, hash: DefinitionHash("00".into()) };
+                EventKind::Started(Box::new(Started::new(definition, 1, Json::null(), default_retry())))
             }
             _ => EventKind::SignalTaken { name: Arc::from("x") },
         };

@@ -86,6 +86,12 @@ impl From<SagaId> for String {
     }
 }
 
+impl From<&SagaId> for Arc<str> {
+    fn from(id: &SagaId) -> Self {
+        Self::clone(&id.0)
+    }
+}
+
 /// Whose saga, and which: the key of a tree is that of its root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SagaKey {

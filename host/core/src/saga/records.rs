@@ -11,8 +11,9 @@ use super::state::{SagaState, Tree};
 use crate::ids::ShardId;
 use crate::outbox::records::DeadState;
 use crate::port::inbox_store::SagaDoorKey;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
+use crate::tx_event::TxRecord;
 
 /// `saga_shard:n`: who writes the sagas of a shard, and where its journal stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +131,8 @@ pub enum SagaWrite {
     PutDead(Arc<SagaDead>),
     /// Removes a dead letter; none is there when an operator purged it.
     DeleteDead(SagaKey),
+    /// Writes audit events under their key.
+    PutTxEvents(Arc<TxRecord>),
     /// Moves a saga that can't be restored to quarantine: its row, if it has one, as it lies in the store, and what the journal
     /// holds of it. The journal of the same commit says that it ended, so that no takeover reads it again. Until an operator
     /// puts it back or drops it, whoever asks for it hears where it is.
@@ -180,8 +183,9 @@ pub struct SagaCommit {
     pub writes: Vec<SagaWrite>,
     /// Messages for the outbox, in order, by shard.
     pub messages: Vec<crate::port::transact::DoorGroup>,
-    /// Events for the doorsteps of streams, in order.
-    pub events: Vec<DoorAppend>,
+    /// Events for the doorsteps of streams, in order, and events that number themselves, each stream of them once. Where one of these can't
+    /// be appended, nothing of the commit is written ([`StoreError::Appends`](crate::port::store::StoreError::Appends)).
+    pub events: JointAppends,
     /// What of the shard's `saga_door` came in with it: removed there, whether it is still there or not.
     pub door: Vec<SagaDoorKey>,
 }

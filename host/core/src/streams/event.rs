@@ -123,11 +123,13 @@ pub struct EventLimits {
     pub payload_bytes_max: usize,
     /// Versions that the stream takes, first and last; none = any.
     pub schema_versions: Option<(u32, u32)>,
+    /// The event lies in the store, where only what a text may be at all was asked when it came: its `type_url` is taken as it is.
+    pub is_stored: bool,
 }
 
 impl Default for EventLimits {
     fn default() -> Self {
-        Self { payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT, schema_versions: None }
+        Self { payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT, schema_versions: None, is_stored: false }
     }
 }
 
@@ -182,6 +184,11 @@ impl Event {
             [("correlation_id", &self.correlation_id), ("cause", &self.cause), ("content_type", &self.content_type)];
         for (field, text) in texts {
             optional(field, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
+        }
+        if let Body::Any { type_url, .. } = &self.body
+            && !limits.is_stored
+        {
+            optional("payload.type_url", type_url, TEXT_BYTES_MAX)?;
         }
         self.check_headers()?;
         let (bytes, bytes_max) = (self.body.len(), limits.payload_bytes_max);
@@ -322,6 +329,19 @@ pub(crate) mod tests {
             admit(Event { schema_version: 4, ..event("a") }, some),
             Err(EventError::SchemaVersion { version: 4, first: 1, last: 3 })
         );
+    }
+
+    #[test]
+    fn the_type_of_a_payload_is_bounded_as_other_texts_are() {
+        let of = |type_url: String| {
+            let body = Body::Any { type_url, value: Bytes::new() };
+            admit(Event { body, ..event("a") }, EventLimits::default())
+        };
+        assert!(of(String::new()).is_ok() && of("x".repeat(TEXT_BYTES_MAX)).is_ok());
+        let error = of("x".repeat(TEXT_BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(error.to_string(), "payload.type_url has 513 bytes, at most 512 are taken");
+        let field = "payload.type_url";
+        assert_eq!(of("two\nlines".into()), Err(InputError::ControlCharacter { field }.into()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::records::{Append, DoorContent, EventIdRecord, StreamHead, StreamRest,
 use super::rules::{Rule, Rules};
 use crate::code::Code;
 use crate::ids::EventId;
+use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
 /// Events that are appended only if the stream ends at a number.
@@ -72,6 +73,17 @@ impl ExactRefusal {
             Self::Empty => Code::SCHEMA_VALIDATION_FAILED,
             Self::Full { .. } => Code::STREAM_FULL,
         }
+    }
+
+    /// Whether who asked may ask again, once he has read the stream.
+    pub fn retryable(&self) -> bool {
+        matches!(self, Self::ExpectedSeq { .. })
+    }
+
+    /// Why a call that left these events has failed. It has answered, so it may have done something.
+    pub fn fault(&self) -> Fault {
+        let reason = format!("of the events that it left: {self}");
+        Fault { maybe_delivered: true, ..Fault::new(self.code(), reason) }
     }
 }
 

@@ -64,7 +64,7 @@ impl JointAppend {
     }
 }
 
-/// The events of a commit; each stream is there once.
+/// The events of a commit. Of one transaction each stream is there once; of a group, each stream in which events number themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JointAppends {
     pub list: Vec<JointAppend>,
@@ -75,6 +75,30 @@ pub struct JointAppends {
 impl JointAppends {
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Puts others behind these.
+    pub fn extend(&mut self, others: Self) {
+        self.at = self.at.max(others.at);
+        self.list.extend(others.list);
+    }
+
+    /// Those that number themselves in the commit.
+    pub fn exact(&self) -> impl Iterator<Item = &ExactAppend> {
+        self.list.iter().filter_map(|append| match append {
+            JointAppend::Exact(exact) => Some(exact),
+            JointAppend::Plain { .. } => None,
+        })
+    }
+
+    /// Whether the commit may be refused because of them.
+    pub fn has_exact(&self) -> bool {
+        self.exact().next().is_some()
+    }
+
+    /// Streams in which events number themselves.
+    pub fn exact_streams(&self) -> impl Iterator<Item = &StreamKey> {
+        self.exact().map(|exact| &exact.append.stream)
     }
 
     /// Bytes that they are counted with against a commit's bound.
@@ -123,10 +147,7 @@ pub fn is_repeat(appends: &JointAppends, exact: &[&ExactAnswer], messages: &[Doo
     if repeats == appends.list.len() && !has_new {
         return Ok(true);
     }
-    let ids = appends.list.iter().filter_map(|joint| match joint {
-        JointAppend::Exact(exact) => exact.append.events.first(),
-        JointAppend::Plain { .. } => None,
-    });
+    let ids = appends.exact().filter_map(|exact| exact.append.events.first());
     let borrowed = ids.zip(exact).find(|(_, answer)| answer.is_repeat);
     Err(borrowed.map_or(ExactRefusal::Empty, |(event, _)| ExactRefusal::IdTaken { id: event.id.clone() }))
 }

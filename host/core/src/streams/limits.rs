@@ -44,6 +44,10 @@ pub const UPKEEP_ROWS_MAX: usize = 2_048;
 pub const INDEX_LOOKS_MAX: usize = 16;
 /// Resources that one pass of compaction holds in memory: the next pass is about those behind. About 200 bytes each.
 pub const COMPACT_RESOURCES_MAX: usize = 100_000;
+/// Rows of the index of resources that one slice goes by, of each resource.
+pub const SLICE_ROWS_MAX: usize = 256;
+/// Resources whose ids begin with one text that are looked for in the index: where there are more, the stream is read as it is.
+pub const SLICE_IDS_MAX: usize = 16;
 /// Default of `events.retention_per_stream`, in events.
 pub const RETENTION_EVENTS_DEFAULT: u64 = 10_000;
 pub const TOMBSTONE_KEEP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
@@ -64,6 +68,8 @@ pub const RELAY_WINDOW_BYTES: usize = 16 * 1024 * 1024;
 pub const RELAY_WINDOWS_MAX: usize = 4_096;
 /// Streams of a shard whose events a relay gave up for others, as they can't be sent for now.
 pub const RELAY_PARKED_MAX: usize = 10_000;
+/// Stops of a relay that are known again when they are told again, over all hosts. Eight bytes each.
+pub const RELAY_STOPS_KNOWN: usize = 256;
 /// Default of `relay.max_inflight`, in events, a relay and host.
 pub const RELAY_INFLIGHT_DEFAULT: usize = 64;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::chunk::{Chunk, StoredChunk};
 use super::event::{EventDigest, NewEvent};
+use super::limits::RELAY_STOPS_KNOWN;
 use super::name::StreamKey;
 use crate::ids::{EventId, RelayName, ShardId, Tenant};
 use crate::outbox::records::{DoorKey, Malformed};
@@ -167,8 +168,16 @@ pub enum RelayWord {
     Pause,
     /// An operator has it go on, also if it has stopped.
     Resume,
-    /// It has stopped by itself, for this reason.
-    Stop(String),
+    /// It has stopped by itself.
+    Stop(RelayStop),
+}
+
+/// One stop of a relay by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayStop {
+    /// By this it is known again when it is told again, because the answer to the first time was lost.
+    pub key: u64,
+    pub reason: String,
 }
 
 /// `relay/NAME`: what was said last of a relay, for every host.
@@ -179,18 +188,27 @@ pub struct RelayNote {
     pub stopped: Option<String>,
     /// Grows with each word: a host knows by it whether it has heard the last one.
     pub number: u64,
+    /// Keys of the last stops, the latest last.
+    pub stops: Vec<u64>,
 }
 
 impl RelayNote {
-    /// What is noted behind one more word.
+    /// What is noted behind one more word. A stop that is noted already changes nothing: it may have been resumed since.
     #[must_use]
     pub fn after(self, word: &RelayWord) -> Self {
-        let (is_paused, stopped) = match word {
-            RelayWord::Pause => (true, self.stopped),
-            RelayWord::Resume => (false, None),
-            RelayWord::Stop(reason) => (self.is_paused, Some(reason.clone())),
-        };
-        Self { is_paused, stopped, number: self.number.saturating_add(1) }
+        let mut next = Self { number: self.number.saturating_add(1), ..self };
+        match word {
+            RelayWord::Pause => next.is_paused = true,
+            RelayWord::Resume => (next.is_paused, next.stopped) = (false, None),
+            RelayWord::Stop(stop) if next.stops.contains(&stop.key) => next.number = self.number,
+            RelayWord::Stop(stop) => {
+                next.stopped = Some(stop.reason.clone());
+                let over = (next.stops.len() + 1).saturating_sub(RELAY_STOPS_KNOWN);
+                next.stops.drain(..over);
+                next.stops.push(stop.key);
+            }
+        }
+        next
     }
 }
 
@@ -357,5 +375,27 @@ impl StreamView {
     /// Bytes of events in it.
     pub fn bytes(&self) -> usize {
         self.unnamed.iter().map(|stored| stored.chunk.as_ref().map_or(0, |chunk| chunk.bytes())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_that_is_told_again_undoes_no_resume_and_another_one_stops() {
+        let stop = |key| RelayWord::Stop(RelayStop { key, reason: "a refusal".to_owned() });
+        let stopped = RelayNote::default().after(&stop(7));
+        assert_eq!((stopped.stopped.as_deref(), stopped.number), (Some("a refusal"), 1));
+        assert_eq!(stopped.clone().after(&stop(7)), stopped);
+        let resumed = stopped.after(&RelayWord::Resume);
+        assert_eq!(resumed.clone().after(&stop(7)), resumed);
+        let again = resumed.after(&stop(8));
+        assert_eq!((again.stopped.as_deref(), again.number), (Some("a refusal"), 3));
+        // However many others stopped and were resumed in between, up to the bound.
+        let others = (100..).take(RELAY_STOPS_KNOWN - 1);
+        let later = others.fold(again, |note, key| note.after(&stop(key))).after(&RelayWord::Resume);
+        assert_eq!(later.clone().after(&stop(8)), later);
+        assert_eq!((later.stops.len(), later.stops.contains(&7)), (RELAY_STOPS_KNOWN, false));
     }
 }

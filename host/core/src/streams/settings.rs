@@ -36,6 +36,7 @@ impl StreamsSettings {
         EventLimits {
             payload_bytes_max: self.events.payload_bytes_max,
             schema_versions: self.pattern(name).and_then(|settings| settings.schema_versions),
+            is_stored: false,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_core::audit::AuditQuery;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
@@ -133,8 +134,16 @@ impl TransactStore for Bounded<dyn TransactStore> {
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         within!(self.audit(event))
     }
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
-        within!(self.audit_tail(tenant, limit))
+    async fn audit_lines(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditEvent>, StoreError> {
+        within!(self.audit_lines(query, cursor, limit))
+    }
+    async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        within!(self.purge_audit(before, limit))
     }
 }
 

@@ -11,6 +11,7 @@ use waybill_core::ids::{ConsumerName, ShardId};
 use waybill_core::inbox::owner::{InboxApplied, InboxOwner};
 use waybill_core::inbox::records::{InboxCommit, InboxEnd, InboxRow, InboxShardRecord, InboxWrite};
 use waybill_core::port::store::StoreError;
+use waybill_core::streams::joint::JointAppend;
 
 use super::actor::Actor;
 use super::settings::HomeSettings;
@@ -68,7 +69,7 @@ impl CommitContent {
             failed: failed.collect(),
             wakes_outbox: !commit.messages.is_empty(),
             wakes_sagas: !commit.sagas.is_empty(),
-            wakes_streams: commit.events.iter().map(|(shard, _)| *shard).collect(),
+            wakes_streams: commit.events.list.iter().map(JointAppend::shard).collect(),
         }
     }
 }

@@ -37,8 +37,8 @@ struct ConsumerMeters {
     lookups: AtomicU64,
     reads: AtomicU64,
     seen_reads: OnceLock<Counter>,
-    call_ms: OnceLock<Histogram>,
-    latency_ms: OnceLock<Histogram>,
+    call_seconds: OnceLock<Histogram>,
+    latency_seconds: OnceLock<Histogram>,
     processed_verdicts: OnceLock<Counter>,
     processed_ends: OnceLock<Counter>,
 }
@@ -141,8 +141,8 @@ impl InboxMeter {
             Verdict::NotCalled | Verdict::Interrupted => return,
         };
         let of = self.of(consumer);
-        let call_ms = || histogram!("tx_inbox_call_ms", "consumer" => consumer.to_string());
-        of.call_ms.get_or_init(call_ms).record(took.as_secs_f64() * 1_000.0);
+        let call_seconds = || histogram!("tx_inbox_call_seconds", "consumer" => consumer.to_string());
+        of.call_seconds.get_or_init(call_seconds).record(took.as_secs_f64());
         let counter = || counter!("tx_inbox_verdicts_total", "consumer" => consumer.to_string(), "verdict" => verdict);
         if verdict == PROCESSED {
             of.processed_verdicts.get_or_init(counter).increment(1);
@@ -170,9 +170,9 @@ impl InboxMeter {
                 InboxEnd::Dead => "dead",
             };
             let of = self.of(consumer);
-            let latency_ms = || histogram!("tx_inbox_latency_ms", "consumer" => consumer.to_string());
-            let latency_ms = of.latency_ms.get_or_init(latency_ms);
-            of_one.iter().for_each(|(_, _, took)| latency_ms.record(took.as_secs_f64() * 1_000.0));
+            let latency_seconds = || histogram!("tx_inbox_latency_seconds", "consumer" => consumer.to_string());
+            let latency_seconds = of.latency_seconds.get_or_init(latency_seconds);
+            of_one.iter().for_each(|(_, _, took)| latency_seconds.record(took.as_secs_f64()));
             let counter = || counter!("tx_inbox_processed_total", "consumer" => consumer.to_string(), "end" => end);
             let count = of_one.len() as u64;
             if end == PROCESSED {

@@ -11,6 +11,7 @@ use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::records::{SagaCommit, SagaShardRecord};
 use waybill_core::saga::shard::SagaShard;
+use waybill_core::streams::joint::JointAppend;
 
 use super::actor::Actor;
 use crate::commit::{Driven, Flight};
@@ -49,7 +50,7 @@ impl Driven for Actor {
     fn begins(&mut self, commit: &SagaCommit) {
         self.size = CommitSize { sagas: commit.journal.len(), rows: commit.writes.len() };
         self.wakes_door = !commit.messages.is_empty();
-        self.wakes_streams = commit.events.iter().map(|(shard, _)| *shard).collect();
+        self.wakes_streams = commit.events.list.iter().map(JointAppend::shard).collect();
     }
 
     /// Whoever takes in what was left looks, also when nobody knows whether it was.

@@ -10,7 +10,7 @@ use waybill_core::saga::error::SagaError;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::records::SagaSummary;
-use waybill_core::saga::shard::{ActKnown, SagaCommand, SagaReply, SagaShard};
+use waybill_core::saga::shard::{ActKnown, Needs, SagaCommand, SagaReply, SagaShard};
 use waybill_core::saga::state::{SagaState, Tree};
 
 /// What a caller hears.
@@ -37,6 +37,8 @@ pub(super) enum MemoryQuery {
     Act { key: SagaKey, actor: String, reply: oneshot::Sender<Option<(SagaSummary, ActKnown)>> },
     /// Those of the keys whose trees are there.
     Present { keys: Vec<SagaKey>, reply: oneshot::Sender<Vec<SagaKey>> },
+    /// What all of them may still call of a participant.
+    Needs { participant: String, reply: oneshot::Sender<Needs> },
     /// How many sagas match.
     Count { filter: Box<SagaFilter>, reply: oneshot::Sender<u64> },
     /// Those that match, newest start first.
@@ -55,6 +57,7 @@ impl MemoryQuery {
             Self::Present { keys, reply } => {
                 answer(reply, keys.into_iter().filter(|key| shard.tree(key).is_some()).collect());
             }
+            Self::Needs { participant, reply } => answer(reply, shard.step_needs(&participant)),
             Self::Count { filter, reply } => answer(reply, shard.count(&filter)),
             Self::List { filter, reply } => answer(reply, shard.list(&filter)),
         }

@@ -184,9 +184,9 @@ impl SagaMeter {
             key = (Arc::from(OTHER), state);
         }
         let histogram = durations.entry(key).or_insert_with_key(|(definition, state)| {
-            histogram!("tx_saga_duration_ms", "definition" => definition.to_string(), "state" => state.word())
+            histogram!("tx_saga_duration_seconds", "definition" => definition.to_string(), "state" => state.word())
         });
-        histogram.record(took.as_secs_f64() * 1_000.0);
+        histogram.record(took.as_secs_f64());
     }
 
     fn latency(&self, definition: Arc<str>, step: Arc<str>, way: StepDirection, took_ms: u64) {
@@ -197,10 +197,9 @@ impl SagaMeter {
         }
         let histogram = steps.entry(key).or_insert_with_key(|(definition, step, way)| {
             let (definition, step) = (definition.to_string(), step.to_string());
-            histogram!("tx_saga_step_latency_ms", "definition" => definition, "step" => step, "direction" => way.as_str())
+            histogram!("tx_saga_step_latency_seconds", "definition" => definition, "step" => step, "direction" => way.as_str())
         });
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds far below 2^52")]
-        histogram.record(took_ms as f64);
+        histogram.record(Duration::from_millis(took_ms).as_secs_f64());
     }
 
     pub fn commit(&self, took: Duration, size: CommitSize) {

@@ -145,7 +145,9 @@ async fn take(shared: &Shared, handle: &SagaHandle, token: u64, died: bool) -> R
     };
     let definitions = shared.definitions.by_hashes(shared.store.as_ref(), takeover.definitions()).await?;
     let limits = shared.context.live().config.sagas.limits;
-    let config = SagaShardConfig { shard: handle.shard, limits, rules: Rules::default(), died };
+    let config = &shared.context.config;
+    let tx_events = config.tx_events.then(|| Arc::from(config.host.as_str()));
+    let config = SagaShardConfig { shard: handle.shard, tx_events, limits, rules: Rules::default(), died };
     let now = shared.context.clock.now().wall;
     Ok(Some(SagaShard::restore(config, takeover, |hash| definitions.get(hash).cloned(), now, rand::random())))
 }

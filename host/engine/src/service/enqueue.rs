@@ -17,6 +17,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::joint::{JointEvent, SortedEvents};
 use waybill_core::topic::Topic;
 
@@ -309,7 +310,7 @@ fn came_with(origin: IdOrigin, message: &Message) -> bool {
 
 fn transaction_done(answers: Vec<EnqueuedOne>, transacted: Transacted, events: &SortedEvents) -> TransactionDone {
     let Enqueued { ids, duplicates } = enqueued(answers);
-    let seq = |(append, place): (usize, usize)| transacted.seqs.get(append)?.as_ref()?.get(place).copied();
+    let seq = |(append, place): (usize, usize)| transacted.seqs.get(append)?.as_ref()?.get(place).copied().map(SeqJson);
     let events = events.ids().map(|(id, place)| AppendedEvent { id: id.to_string(), seq: seq(place) }).collect();
     TransactionDone { ids, duplicates, events, results: transacted.results }
 }

@@ -3,23 +3,29 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::json;
 use tokio::time::Instant;
-use waybill_api::messages::{MessageService, MessageView};
+use waybill_api::messages::{MessageService, MessageView, WaitingView};
 use waybill_core::glob::Glob;
 use waybill_core::ids::{MessageId, Place, Tenant, place_of};
 use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::{Done, IdState};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::{Found, ListKind, Page};
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::time::UnixMillis;
 
-use super::Outbox;
 use super::views::message_of;
+use super::{Outbox, because};
 use crate::shard::{OperatorCommand, OwnerQuery, ShardHandle};
 
 /// A search for a message waits this long at most for the doorsteps to be taken in.
 const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Messages of one page when they are only counted.
+const COUNT_PAGE: usize = 1_000;
+/// Pages of one count: past them it is a lower bound, for nothing starts before it is counted.
+const COUNT_PAGES_MAX: usize = 100;
 
 #[async_trait]
 impl MessageService for Outbox {
@@ -36,24 +42,96 @@ impl MessageService for Outbox {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError> {
-        let Some(filter) = self.filter(tenant, filter)? else {
-            return Ok(Page { items: Vec::new(), next_cursor: None });
-        };
-        let takes = |word: &str| filter.state.as_ref().is_none_or(|state| state.matches(word));
-        let kinds: Vec<(&str, ListKind)> = [
-            ("p", ListKind::Parked, takes("pending") || takes("leased")),
-            ("f", ListKind::Flowing, takes("pending") || takes("leased")),
-            ("s", ListKind::Scheduled, takes("pending")),
-            (
-                "d",
-                ListKind::Done,
-                ["done", "sent", "published", "cancelled", "expired", "purged"].into_iter().any(takes),
+        match self.filter(tenant, filter)? {
+            Some(filter) => self.message_page(&filter, cursor, limit).await,
+            None => Ok(Page { items: Vec::new(), next_cursor: None }),
+        }
+    }
+
+    async fn waiting_messages(
+        &self,
+        tenant: Option<&Tenant>,
+        filter: &str,
+        moved_to: Option<UnixMillis>,
+        sample: usize,
+    ) -> Result<WaitingView, ServiceError> {
+        let Some(filter) = self.filter(tenant, filter)? else { return Ok(WaitingView::default()) };
+        let waiting = Waiting::new(filter, moved_to);
+        let (mut found, mut cursor, mut last) = (WaitingView::default(), None, self.context.clock.now().wall);
+        for _ in 0..COUNT_PAGES_MAX {
+            let page = waiting.page(self, cursor.as_deref(), COUNT_PAGE).await?;
+            found.matched += page.items.len() as u64;
+            last = page.items.last().map_or(last, |message| message.created_at.0);
+            let room = sample.saturating_sub(found.sample.len());
+            found.sample.extend(page.items.into_iter().take(room));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(found);
+            }
+        }
+        Ok(WaitingView { counted_since: Some(last), ..found })
+    }
+
+    async fn cancel(&self, tenant: &Tenant, id: &str, reason: &str, actor: &str) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
+        let (shard, command) = match &found {
+            Found::Flowing { place, .. } => (place.shard, OperatorCommand::Cancel { place: *place }),
+            Found::Parked(parked) => (parked.place.shard, OperatorCommand::Cancel { place: parked.place }),
+            Found::Scheduled(scheduled) => (
+                scheduled.shard,
+                OperatorCommand::CancelScheduled { due: scheduled.due, id: scheduled.message.id.clone() },
             ),
-        ]
-        .into_iter()
-        .filter(|(_, _, wanted)| *wanted)
-        .map(|(name, kind, _)| (name, kind))
-        .collect();
+            Found::Dead(_) => {
+                return Err(self.wrong_state(&found, "quarantine or purge the dead letter instead").await);
+            }
+            Found::Done(..) => return Err(self.wrong_state(&found, "it is finished: nothing is left to cancel").await),
+        };
+        let event = self.event("MessageCancelled", actor, Some(tenant.as_str()), id, because(reason, json!({})));
+        self.audited_act(shard, command, event).await.map_err(|error| named(error, id))?;
+        self.message(tenant, id).await
+    }
+
+    async fn reschedule(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        due: UnixMillis,
+        reason: &str,
+        actor: &str,
+    ) -> Result<MessageView, ServiceError> {
+        let found =
+            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
+        let (shard, command) = match &found {
+            Found::Parked(parked) => {
+                (parked.place.shard, OperatorCommand::RescheduleParked { place: parked.place, due })
+            }
+            Found::Scheduled(scheduled) => (
+                scheduled.shard,
+                OperatorCommand::Reschedule { old: scheduled.due, id: scheduled.message.id.clone(), due },
+            ),
+            _ => {
+                let fix = "only messages that wait for a retry or for their time can be moved";
+                return Err(self.wrong_state(&found, fix).await);
+            }
+        };
+        let detail = because(reason, json!({ "not_before": due.0 }));
+        let event = self.event("MessageRescheduled", actor, Some(tenant.as_str()), id, detail);
+        self.audited_act(shard, command, event).await.map_err(|error| named(error, id))?;
+        self.message(tenant, id).await
+    }
+}
+
+impl Outbox {
+    /// A page of what matches: what waits for a retry, what is in the order, what is scheduled, what is finished. The cursor says in
+    /// which part it is.
+    pub(super) async fn message_page(
+        &self,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        let kinds = kinds(filter);
         let (mut at, mut inner) = match cursor.and_then(|cursor| cursor.split_once('.')) {
             Some((name, rest)) => (
                 kinds.iter().position(|(kind, _)| *kind == name).unwrap_or(0),
@@ -72,8 +150,12 @@ impl MessageService for Outbox {
                 .query
                 .list(*kind, &stored, inner.as_deref(), limit.saturating_sub(items.len()))
                 .await?;
-            let wanted =
-                |view: &MessageView| filter.state.as_ref().is_none_or(|state| state_matches(state, view.state));
+            let wanted = |view: &MessageView| {
+                filter.state.as_ref().is_none_or(|state| state_matches(state, view.state))
+                    && filter.waits.as_ref().is_none_or(|waits| {
+                        view.waiting.as_ref().is_some_and(|waiting| waits.matches(waiting.on.as_str()))
+                    })
+            };
             let mut views: Vec<MessageView> = page.items.iter().map(|found| self.view(found)).collect();
             if waits {
                 self.ask_owners(&mut views).await;
@@ -92,56 +174,6 @@ impl MessageService for Outbox {
         Ok(Page { items, next_cursor })
     }
 
-    async fn cancel(&self, tenant: &Tenant, id: &str, actor: &str) -> Result<MessageView, ServiceError> {
-        let found =
-            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
-        let (shard, command) = match &found {
-            Found::Flowing { place, .. } => (place.shard, OperatorCommand::Cancel { place: *place }),
-            Found::Parked(parked) => (parked.place.shard, OperatorCommand::Cancel { place: parked.place }),
-            Found::Scheduled(scheduled) => (
-                scheduled.shard,
-                OperatorCommand::CancelScheduled { due: scheduled.due, id: scheduled.message.id.clone() },
-            ),
-            Found::Dead(_) => {
-                return Err(self.wrong_state(&found, "quarantine or purge the dead letter instead").await);
-            }
-            Found::Done(..) => return Err(self.wrong_state(&found, "it is finished: nothing is left to cancel").await),
-        };
-        let event = self.event("MessageCancelled", actor, Some(tenant.as_str()), id, serde_json::Value::Null);
-        self.audited_act(shard, command, event).await.map_err(|error| named(error, id))?;
-        self.message(tenant, id).await
-    }
-
-    async fn reschedule(
-        &self,
-        tenant: &Tenant,
-        id: &str,
-        due: UnixMillis,
-        actor: &str,
-    ) -> Result<MessageView, ServiceError> {
-        let found =
-            self.find(tenant, id).await?.ok_or(ServiceError::NotFound { what: Missing::Message, id: id.to_owned() })?;
-        let (shard, command) = match &found {
-            Found::Parked(parked) => {
-                (parked.place.shard, OperatorCommand::RescheduleParked { place: parked.place, due })
-            }
-            Found::Scheduled(scheduled) => (
-                scheduled.shard,
-                OperatorCommand::Reschedule { old: scheduled.due, id: scheduled.message.id.clone(), due },
-            ),
-            _ => {
-                let fix = "only messages that wait for a retry or for their time can be moved";
-                return Err(self.wrong_state(&found, fix).await);
-            }
-        };
-        let detail = serde_json::json!({ "not_before": due.0 });
-        let event = self.event("MessageRescheduled", actor, Some(tenant.as_str()), id, detail);
-        self.audited_act(shard, command, event).await.map_err(|error| named(error, id))?;
-        self.message(tenant, id).await
-    }
-}
-
-impl Outbox {
     /// Where a message stands now.
     pub(super) async fn find(&self, tenant: &Tenant, id: &str) -> Result<Option<Found>, ServiceError> {
         let Ok(id) = MessageId::new(id) else { return Ok(None) };
@@ -209,6 +241,52 @@ pub(super) fn named(error: ServiceError, id: &str) -> ServiceError {
         ServiceError::State { what, state, fix, .. } => ServiceError::State { what, id: id.to_owned(), state, fix },
         other => other,
     }
+}
+
+/// Messages that wait, as bulk acts take them.
+pub(super) struct Waiting {
+    filter: Filter,
+    /// Where they are moved; none = they are taken back.
+    pub moved_to: Option<UnixMillis>,
+}
+
+impl Waiting {
+    pub fn new(filter: Filter, moved_to: Option<UnixMillis>) -> Self {
+        // What is being sent, or finished, is beyond any of these acts.
+        let state = Some(Glob::literal(MessageState::Pending.word()));
+        Self { filter: Filter { state, ..filter }, moved_to }
+    }
+
+    /// Those of a page of the list. Only what waits for a retry or for its time has an instant to move, and what is moved already is
+    /// left out.
+    pub async fn page(
+        &self,
+        outbox: &Outbox,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        let mut page = outbox.message_page(&self.filter, cursor, limit).await?;
+        if let Some(wanted) = self.moved_to {
+            page.items.retain(|message| message.not_before.is_some_and(|at| at.0 != wanted));
+        }
+        Ok(page)
+    }
+}
+
+/// The parts of the list that could match, with their names in cursors.
+fn kinds(filter: &Filter) -> Vec<(&'static str, ListKind)> {
+    let takes = |word: &str| filter.state.as_ref().is_none_or(|state| state.matches(word));
+    let waits = |kind: WaitKind| filter.waits.as_ref().is_none_or(|waits| waits.matches(kind.as_str()));
+    let is_open = takes("pending") || takes("leased");
+    let in_order = is_open && WaitKind::ALL.into_iter().filter(|kind| *kind != WaitKind::Schedule).any(waits);
+    let ends = ["done", "sent", "published", "cancelled", "expired", "purged"];
+    let all = [
+        ("p", ListKind::Parked, in_order),
+        ("f", ListKind::Flowing, in_order),
+        ("s", ListKind::Scheduled, takes("pending") && waits(WaitKind::Schedule)),
+        ("d", ListKind::Done, filter.waits.is_none() && ends.into_iter().any(takes)),
+    ];
+    all.into_iter().filter(|(_, _, wanted)| *wanted).map(|(name, kind, _)| (name, kind)).collect()
 }
 
 /// Our word for a state, or a source document's (`docs/aliases.md`).

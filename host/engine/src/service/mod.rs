@@ -148,6 +148,14 @@ impl Outbox {
     }
 }
 
+/// What an act was, with its reason if one was given; nothing at all is null.
+fn because(reason: &str, mut detail: Value) -> Value {
+    if let (false, Some(members)) = (reason.trim().is_empty(), detail.as_object_mut()) {
+        members.insert("reason".to_owned(), reason.into());
+    }
+    if detail.as_object().is_some_and(serde_json::Map::is_empty) { Value::Null } else { detail }
+}
+
 /// An act that is done can't be refused any more because its audit failed: that is tried again, and at last goes to the log.
 pub(crate) async fn audit(context: &Context, event: &AuditEvent) {
     for pause in AUDIT_PAUSES {

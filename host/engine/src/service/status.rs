@@ -8,15 +8,18 @@ use async_trait::async_trait;
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
 use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats, StatusService};
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::DEAD_READS_MAX;
-use waybill_core::outbox::owner::{HeldKey, HoldInfo, WaitKind};
+use waybill_core::outbox::owner::{HeldKey, HoldInfo, RateInfo, WaitKind};
+use waybill_core::outbox::rates::Bounded;
+use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::Health;
 
 use super::Outbox;
 use crate::commit::Condition;
-use crate::shard::OwnerQuery;
+use crate::shard::{Blocked, OwnerQuery};
 
 /// Blocked keys shown of each shard.
 const HELD_KEYS_MAX: usize = 1_000;
@@ -76,13 +79,23 @@ impl StatusService for Outbox {
     }
 
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
-        let mut views = Vec::new();
+        let (mut views, mut rates) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             let asked = shard.query(|reply| OwnerQuery::Blocked { keys_max: HELD_KEYS_MAX, reply }).await;
-            let Some((holds, keys)) = asked else { continue };
-            views.extend(holds.into_iter().map(|hold| self.hold_view(hold)));
+            let Some(Blocked { holds, keys, rates: mine }) = asked else { continue };
+            // Where nothing waits for a worker, none is missed.
+            let holds = holds.into_iter().filter(|hold| hold.kind() != WaitKind::Unclaimed || hold.waiting > 0);
+            views.extend(holds.map(|hold| self.hold_view(hold)));
             views.extend(keys.into_iter().map(key_view));
+            for info in mine {
+                // Shards share a rate.
+                match rates.iter_mut().find(|(known, _): &&mut (Bounded, BlockedView)| *known == info.bounded) {
+                    Some((_, view)) => view.waiting += info.waiting as u64,
+                    None => rates.push((info.bounded.clone(), self.rate_view(info))),
+                }
+            }
         }
+        views.extend(rates.into_iter().map(|(_, view)| view));
         Ok(views
             .into_iter()
             .filter(|view| {
@@ -91,9 +104,14 @@ impl StatusService for Outbox {
             .collect())
     }
 
-    async fn audit(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditView>, ServiceError> {
-        let events = self.context.stores.transact.audit_tail(tenant, limit).await?;
-        Ok(events.into_iter().map(AuditView::from).collect())
+    async fn audit(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditView>, ServiceError> {
+        let Page { items, next_cursor } = self.context.stores.transact.audit_lines(query, cursor, limit).await?;
+        Ok(Page { items: items.into_iter().map(AuditView::from).collect(), next_cursor })
     }
 
     async fn ready(&self) -> Vec<Check> {
@@ -144,8 +162,8 @@ impl StatusService for Outbox {
                     (CheckStatus::Ok, report.detail.unwrap_or_else(|| "serving".to_owned()))
                 }
                 Ok(report) => {
-                    let detail = format!("{:?}: {}", report.health, report.detail.unwrap_or_default());
-                    (CheckStatus::Warn, detail.to_lowercase())
+                    let word = format!("{:?}", report.health).to_lowercase();
+                    (CheckStatus::Warn, format!("{word}: {}", report.detail.unwrap_or_default()))
                 }
                 Err(_) => (CheckStatus::Warn, format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
             };
@@ -189,6 +207,36 @@ impl Outbox {
             until: until.map(Instant),
             waiting: waiting as u64,
         }
+    }
+
+    fn rate_view(&self, info: RateInfo) -> BlockedView {
+        let reason = self.rate_reason(&info);
+        let (tenant, transport) = match &info.bounded {
+            Bounded::Tenant(tenant) => (Some(tenant.to_string()), None),
+            Bounded::Transport(id) => (None, self.context.live().routing.name(*id).map(str::to_owned)),
+        };
+        BlockedView {
+            kind: WaitKind::Rate,
+            subject: tenant.clone().or_else(|| transport.clone()).unwrap_or_default(),
+            tenant,
+            transport,
+            reason,
+            code: None,
+            since: info.since.into(),
+            until: Some(info.until.into()),
+            waiting: info.waiting as u64,
+        }
+    }
+
+    /// Which limit it is, in words.
+    pub(super) fn rate_reason(&self, info: &RateInfo) -> String {
+        let whose = match &info.bounded {
+            Bounded::Tenant(tenant) => format!("[[tenant]] {tenant}"),
+            Bounded::Transport(id) => {
+                format!("[transport.{}]", self.context.live().routing.name(*id).unwrap_or_default())
+            }
+        };
+        format!("{whose} sends {} messages a second (rate), {} at once (burst)", info.rate.per_second, info.rate.burst)
     }
 
     /// Whether there are as many dead letters as are worth an alert, or more than are counted.

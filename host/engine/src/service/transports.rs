@@ -12,7 +12,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::transport::{Health, HealthReport};
 
 use super::status::HEALTH_TIMEOUT;
-use super::{Outbox, audit};
+use super::{Outbox, audit, because};
 use crate::shard::OwnerQuery;
 
 #[async_trait]
@@ -25,12 +25,12 @@ impl TransportService for Outbox {
         views
     }
 
-    async fn pause(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
-        self.set_paused(transport, true, actor).await
+    async fn pause(&self, transport: &str, reason: &str, actor: &str) -> Result<TransportView, ServiceError> {
+        self.set_paused(transport, true, reason, actor).await
     }
 
-    async fn resume(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
-        self.set_paused(transport, false, actor).await
+    async fn resume(&self, transport: &str, reason: &str, actor: &str) -> Result<TransportView, ServiceError> {
+        self.set_paused(transport, false, reason, actor).await
     }
 
     async fn probe(&self, transport: &str, actor: &str) -> Result<TransportView, ServiceError> {
@@ -110,7 +110,13 @@ impl Outbox {
         ServiceError::NotFound { what: Missing::Transport, id: name.to_owned() }
     }
 
-    async fn set_paused(&self, name: &str, paused: bool, actor: &str) -> Result<TransportView, ServiceError> {
+    async fn set_paused(
+        &self,
+        name: &str,
+        paused: bool,
+        reason: &str,
+        actor: &str,
+    ) -> Result<TransportView, ServiceError> {
         let live = self.context.live();
         let (id, entry) = live.find(name).ok_or_else(|| Self::no_transport(name))?;
         entry.state.paused.store(paused, Ordering::Release);
@@ -120,7 +126,7 @@ impl Outbox {
         self.streams.iter().for_each(|streams| streams.wake_relays());
         self.context.stores.transact.set_paused(name, paused).await?;
         let kind = if paused { "TransportPaused" } else { "TransportResumed" };
-        self.audit_event(self.event(kind, actor, None, name, serde_json::Value::Null)).await;
+        self.audit_event(self.event(kind, actor, None, name, because(reason, serde_json::json!({})))).await;
         self.transport_view(name).await.ok_or_else(|| Self::no_transport(name))
     }
 }

@@ -11,6 +11,7 @@ use waybill_core::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, 
 use waybill_core::port::query::Found;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::transport::Receipt;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::time::UnixMillis;
 
 use super::Outbox;
@@ -51,7 +52,7 @@ impl Outbox {
     /// A view with what it waits for and its payload.
     pub(super) async fn full_view(&self, found: &Found) -> Result<MessageView, ServiceError> {
         let mut view = self.view(found);
-        let seq = view.seq.map(Seq);
+        let seq = view.seq.map(|seq| Seq(seq.0));
         if let (MessageState::Pending | MessageState::Leased, Some(seq), false) =
             (view.state, seq, matches!(found, Found::Scheduled(_)))
         {
@@ -91,6 +92,9 @@ impl Outbox {
             }
             Some(WhyWaiting::Held(hold)) => {
                 waiting(hold.kind(), format!("{}: {}", hold.code, hold.reason), Some(hold.since), hold.until)
+            }
+            Some(WhyWaiting::Rate(info)) => {
+                waiting(WaitKind::Rate, self.rate_reason(&info), Some(info.since), Some(info.until))
             }
             Some(WhyWaiting::Trial) => {
                 let reason = "a host died while it was being sent: suspects go a few at a time".to_owned();
@@ -136,10 +140,11 @@ impl Outbox {
             topic: message.topic.to_string(),
             transport: self.context.live().routing.routes.find(&message.topic).map(|route| route.transport.clone()),
             key: message.key.as_ref().map(ToString::to_string),
-            seq: condition.place.map(|place| place.seq().0),
+            seq: condition.place.map(|place| SeqJson(place.seq().0)),
             shard: condition.place.map_or(0, |place| place.shard.0),
             attempts: condition.attempts,
             suspect: condition.suspect,
+            replays: message.replays,
             created_at: message.created_at.into(),
             occurred_at: message.occurred_at.into(),
             not_before: condition.not_before.map(Instant),
@@ -176,14 +181,14 @@ impl Outbox {
         for shard in &self.shards {
             let is_here = |view: &MessageView| view.shard == shard.shard.0;
             let seqs: Vec<Seq> =
-                views.iter().filter(|view| is_here(view)).filter_map(|view| view.seq.map(Seq)).collect();
+                views.iter().filter(|view| is_here(view)).filter_map(|view| view.seq.map(|seq| Seq(seq.0))).collect();
             if seqs.is_empty() {
                 continue;
             }
             let asked = shard.query(|reply| OwnerQuery::WaitOfEach { seqs, reply }).await;
             let Some(mut whys) = asked else { continue };
             for view in views.iter_mut().filter(|view| is_here(view)) {
-                let Some(why) = view.seq.and_then(|seq| whys.remove(&Seq(seq))) else { continue };
+                let Some(why) = view.seq.and_then(|seq| whys.remove(&Seq(seq.0))) else { continue };
                 self.add_wait(view, why);
             }
         }

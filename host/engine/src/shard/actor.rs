@@ -15,13 +15,15 @@ use waybill_core::outbox::owner::{LoadRequest, Owner, Ticket, TransportId};
 use waybill_core::outbox::preparation;
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::store::{SegmentInfo, StoreError, StoredSegment};
+use waybill_core::port::store::StoreError;
 use waybill_core::time::Now;
 
 use super::callers::{Caller, SHUTTING_DOWN};
 use super::conflict::{self, Stale};
 use super::door::{self, Door};
+use super::load::Page;
 use super::mail::{CallEnd, CommandAsk, EnqueueCaller, Mail, SettlementReport};
+use super::openings::Awaited;
 use super::outside::Settler;
 use super::{Context, ShardStatus};
 use crate::commit::{Driven, End, Flight, UnderWay};
@@ -36,11 +38,6 @@ const BEAT_LOOK: Duration = Duration::from_millis(20);
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause after a read failed that the next commit needs.
 pub(super) const READ_PAUSE: Duration = Duration::from_millis(200);
-
-pub(super) enum Page {
-    Directory(Result<Vec<SegmentInfo>, StoreError>),
-    Segments(Result<Vec<StoredSegment>, StoreError>),
-}
 
 pub(super) struct Actor {
     pub context: Arc<Context>,
@@ -58,8 +55,8 @@ pub(super) struct Actor {
     pub writes: usize,
     /// It carries messages to other doorsteps.
     pub forwards: bool,
-    load: UnderWay<(LoadRequest, Page)>,
-    load_again_at: Option<Instant>,
+    pub load: UnderWay<(LoadRequest, Page)>,
+    pub load_again_at: Option<Instant>,
     pub lanes: Lanes,
     pub door: Door,
     pub linger_until: Option<Instant>,
@@ -71,6 +68,9 @@ pub(super) struct Actor {
     /// Why the shard is given back to a newer host.
     newer: Option<StoreError>,
     metered_at: Instant,
+    pub awaited: Awaited,
+    /// The lane that sent last.
+    pub served: Option<(TransportId, u32)>,
 }
 
 impl Actor {
@@ -98,6 +98,8 @@ impl Actor {
             drainer: None,
             newer: None,
             metered_at: now,
+            awaited: Awaited::default(),
+            served: None,
         };
         let live = actor.context.live();
         let paused: Vec<TransportId> = live.iter().map(|(id, _)| id).filter(|id| live.is_paused(*id)).collect();
@@ -204,6 +206,7 @@ impl Actor {
             }
             Mail::Outside(ask) => self.take_outside(*ask, now),
             Mail::RetryHolds(transport) => self.owner.retry_holds(transport, now),
+            Mail::Awaited { transport, opened } => self.awaited(transport, opened),
             Mail::Door => self.door.wake(),
             Mail::DoorSync(reply) if self.is_door_taken_in(now) => {
                 let _gone = reply.send(());
@@ -250,7 +253,7 @@ impl Actor {
             return;
         }
         if !self.needs_preparation()
-            && !self.owner.is_urgent()
+            && !self.owner.is_urgent(self.now().mono)
             && self.owner.waiting_settlements() > 0
             && self.linger_until.is_some_and(|until| until > Instant::now())
         {
@@ -276,41 +279,6 @@ impl Actor {
         match built.commit {
             Some(commit) => self.send(commit),
             None => self.answer_door(),
-        }
-    }
-
-    fn try_load(&mut self) {
-        if !self.load.is_idle() || self.load_again_at.is_some_and(|at| at > Instant::now()) {
-            return;
-        }
-        let Some(request) = self.owner.next_load() else { return };
-        let store = Arc::clone(&self.context.stores.owner);
-        let shard = self.owner.shard();
-        self.load.begin(async move {
-            let page = match &request {
-                LoadRequest::Directory { from, limit } => Page::Directory(store.directory(shard, *from, *limit).await),
-                LoadRequest::Segments { firsts, .. } => Page::Segments(store.segments(shard, firsts).await),
-            };
-            (request, page)
-        });
-    }
-
-    fn take_page(&mut self, request: &LoadRequest, page: Page) {
-        let now = self.now();
-        match (request, page) {
-            (LoadRequest::Directory { from, limit }, Page::Directory(Ok(page))) => {
-                self.owner.directory_page(page, *from, *limit)
-            }
-            (_, Page::Segments(Ok(page))) => self.owner.segments_page(request, page, now),
-            (_, Page::Directory(Err(error)) | Page::Segments(Err(error))) => {
-                tracing::warn!(code = error.code().as_str(), %error, "can't read segments");
-                self.owner.load_failed();
-                self.load_again_at = Some(Instant::now() + READ_PAUSE);
-                if matches!(error, StoreError::NewerData(_)) {
-                    self.give_back(error);
-                }
-            }
-            (LoadRequest::Segments { .. }, Page::Directory(Ok(_))) => self.owner.load_failed(),
         }
     }
 

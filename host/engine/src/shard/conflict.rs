@@ -6,6 +6,7 @@ use waybill_core::code::Code;
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::message::Message;
 use waybill_core::port::transact::AuditEvent;
+use waybill_core::seq_json::SeqJson;
 
 use super::Context;
 use super::mail::SettlementReport;
@@ -36,7 +37,7 @@ pub(super) fn audit(context: &Arc<Context>, shard: ShardId, stale: impl IntoIter
             actor: context.config.host.clone(),
             tenant: Some(message.tenant.to_string()),
             object: message.id.to_string(),
-            detail: serde_json::json!({ "shard": shard.0, "seq": seq.0, "epoch": epoch }),
+            detail: serde_json::json!({ "shard": shard.0, "seq": SeqJson(seq.0), "epoch": epoch }),
         });
     }
     if events.is_empty() {

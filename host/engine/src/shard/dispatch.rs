@@ -47,36 +47,40 @@ impl Actor {
         let now = self.now();
         let context = Arc::clone(&self.context);
         let live = context.live();
-        for (id, entry) in live.iter() {
-            if live.routing.external == Some(id) {
-                continue;
-            }
+        let mut lanes = Vec::new();
+        for (id, entry) in live.iter().filter(|(id, _)| live.routing.external != Some(*id)) {
             let limits = entry.transport.limits();
+            // Keys are spread over as many lanes as the owner knows of, also while a plugin with fewer serves.
+            let count = limits.lanes.max(live.routing.lanes_of(id));
+            lanes.extend((0..count).map(|lane| ((id, lane), entry, limits)));
+        }
+        // Behind the one that sent last: of what a rate lets go, which may be little, each has its turn.
+        let from = lanes.iter().position(|(lane, ..)| Some(*lane) > self.served).unwrap_or(0);
+        lanes.rotate_left(from);
+        for ((id, lane), entry, limits) in lanes {
             let batch = entry.batch.min(limits.max_batch).max(1) as usize;
             let bytes = live.config.batch_bytes.min(limits.max_batch_bytes) as usize;
             let most = LaneLimits { calls: limits.calls_per_lane.max(1), messages: batch, bytes };
-            // Keys are spread over as many lanes as the owner knows of, also while a plugin with fewer serves.
-            for lane in 0..limits.lanes.max(live.routing.lanes_of(id)) {
-                while let Some(sending) = self.lanes.begin(&mut self.owner, (id, lane), &most, now) {
-                    entry.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
-                    let call = Call {
-                        serving: entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport)),
-                        context: Arc::clone(&context),
-                        live: Arc::clone(&live),
-                        entry: Arc::clone(entry),
-                        mail: self.sender.clone(),
-                        transport: id,
-                        lane,
-                        epoch: self.owner.token(),
-                        name: Arc::clone(&entry.name),
-                        identity: OnceLock::new(),
-                        progress: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),
-                        began: Instant::now(),
-                        largest: limits.max_payload_bytes,
-                        sending,
-                    };
-                    tokio::spawn(Arc::new(call).run());
-                }
+            while let Some(sending) = self.lanes.begin(&mut self.owner, (id, lane), &most, now) {
+                self.served = Some((id, lane));
+                entry.state.in_flight.fetch_add(sending.len() as u64, Ordering::Relaxed);
+                let call = Call {
+                    serving: entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport)),
+                    context: Arc::clone(&context),
+                    live: Arc::clone(&live),
+                    entry: Arc::clone(entry),
+                    mail: self.sender.clone(),
+                    transport: id,
+                    lane,
+                    epoch: self.owner.token(),
+                    name: Arc::clone(&entry.name),
+                    identity: OnceLock::new(),
+                    progress: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),
+                    began: Instant::now(),
+                    largest: limits.max_payload_bytes,
+                    sending,
+                };
+                tokio::spawn(Arc::new(call).run());
             }
         }
     }
@@ -84,6 +88,7 @@ impl Actor {
     pub(super) fn hold_transport(&mut self, transport: TransportId, fault: &Fault, now: Now) {
         if !self.context.live().is_paused(transport) {
             self.owner.hold(whole(transport), &fault.code, &fault.reason, fault.after, now);
+            self.await_opening(transport, fault);
         }
     }
 }

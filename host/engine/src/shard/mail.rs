@@ -172,6 +172,11 @@ pub(crate) enum Mail {
     Outside(Box<OutsideAsk>),
     /// What the holds of a transport keep back is tried now.
     RetryHolds(TransportId),
+    /// The wait for the next opening of a transport that was down is over.
+    Awaited {
+        transport: TransportId,
+        opened: bool,
+    },
     /// Something may lie on the doorstep.
     Door,
     /// The same; answered when everything that lies there now has been taken in.

@@ -11,6 +11,7 @@
 //! | `prepare` | reads that the next commit needs |
 //! | `door` | the doorstep: when to look, and who waits for a look |
 //! | `flight` | what a commit and its fate mean here (the rest is in [`crate::commit`]) |
+//! | `load` | segments that are read into memory |
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
 //! | `fate` | from a transport's word to a settlement |
@@ -25,8 +26,10 @@ mod dispatch;
 mod door;
 mod fate;
 mod flight;
+mod load;
 mod mail;
 mod mine;
+mod openings;
 mod outside;
 mod prepare;
 mod query;
@@ -37,19 +40,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::owner::{Claim, Claimed, TransportId};
+use waybill_core::outbox::rates::Rates;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
-use waybill_core::time::Monotonic;
+use waybill_core::time::{Monotonic, SteadyClock, UnixMillis};
 
 pub(crate) use mail::{CommandAsk, EnqueueAsk, EnqueueCaller, EnqueuedOne, Mail, OperatorCommand, Taken};
 pub(crate) use outside::{OutsideAsk, OutsideDone};
-pub(crate) use query::OwnerQuery;
+pub(crate) use query::{Blocked, OwnerQuery};
 
 use crate::admission::Admitted;
 use crate::clock::Clocks;
@@ -70,10 +75,14 @@ pub(crate) struct Context {
     pub stores: Stores,
     pub in_force: ArcSwap<Live>,
     pub clock: Clocks,
+    /// Of events that number themselves.
+    pub steady: Mutex<SteadyClock>,
     pub meter: Meter,
     pub door: DoorBell,
     pub commits: Commits,
     pub trials: LoneTrials,
+    /// What tenants and transports may send a second, over all shards of this host.
+    pub rates: Arc<Rates>,
     pub supervisor: Arc<Supervisor>,
     /// The host drains: background work ends at its next safe point.
     pub closing: CancellationToken,
@@ -85,6 +94,12 @@ impl Context {
     /// What is in force now.
     pub fn live(&self) -> Arc<Live> {
         self.in_force.load_full()
+    }
+
+    /// The clock that never goes back.
+    pub fn steady_now(&self) -> UnixMillis {
+        let now = self.clock.now();
+        self.steady.lock().at(now)
     }
 }
 

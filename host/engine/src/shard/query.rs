@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use waybill_core::ids::{Place, Seq, Tenant};
 use waybill_core::message::Message;
-use waybill_core::outbox::owner::{Depths, HeldKey, HoldInfo, Owner, TransportId, WhyWaiting};
+use waybill_core::outbox::owner::{Depths, HeldKey, HoldInfo, Owner, RateInfo, TransportId, WhyWaiting};
 use waybill_core::outbox::records::Done;
 use waybill_core::time::Now;
 
@@ -15,12 +15,19 @@ use super::dispatch;
 /// Depths by tenant and transport, as [`Owner::depths`] counts them.
 type DepthsOfTenants = BTreeMap<(Tenant, Option<TransportId>), Depths>;
 
+/// What holds messages back in one shard.
+pub(crate) struct Blocked {
+    pub holds: Vec<HoldInfo>,
+    pub keys: Vec<HeldKey>,
+    pub rates: Vec<RateInfo>,
+}
+
 /// A question about what is in memory, which changes nothing there.
 pub(crate) enum OwnerQuery {
     /// How much of each tenant waits for which transport.
     Depths { reply: oneshot::Sender<DepthsOfTenants> },
-    /// Everything that is held, and at most `keys_max` of the keys that a failed head or a dead letter holds.
-    Blocked { keys_max: usize, reply: oneshot::Sender<(Vec<HoldInfo>, Vec<HeldKey>)> },
+    /// What holds messages back; at most `keys_max` of the keys that a failed head or a dead letter holds.
+    Blocked { keys_max: usize, reply: oneshot::Sender<Blocked> },
     /// The hold of a whole transport, if it is held.
     TransportHold { transport: TransportId, reply: oneshot::Sender<Option<HoldInfo>> },
     /// How many messages workers outside have.
@@ -39,7 +46,10 @@ impl OwnerQuery {
     pub fn answer(self, owner: &Owner, now: Now) {
         match self {
             Self::Depths { reply } => answer(reply, owner.depths()),
-            Self::Blocked { keys_max, reply } => answer(reply, (owner.holds(now), owner.held_keys(keys_max, now))),
+            Self::Blocked { keys_max, reply } => {
+                let (holds, keys) = (owner.holds(now), owner.held_keys(keys_max, now));
+                answer(reply, Blocked { holds, keys, rates: owner.rate_waits(now) });
+            }
             Self::TransportHold { transport, reply } => {
                 let whole = dispatch::whole(transport);
                 answer(reply, owner.holds(now).into_iter().find(|info| info.key == whole));

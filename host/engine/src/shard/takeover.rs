@@ -117,7 +117,7 @@ impl Supervised for OutboxShard {
                 let _gone = reply.send(());
             }
             // What they ask for needs an owner; a pause is seen by the next one.
-            Mail::Pause { .. } | Mail::RetryHolds(_) | Mail::Door | Mail::DoorSync(_) => {}
+            Mail::Pause { .. } | Mail::RetryHolds(_) | Mail::Awaited { .. } | Mail::Door | Mail::DoorSync(_) => {}
             Mail::Claim { .. } | Mail::ExpectWorkers(_) | Mail::Query(_) => {}
         }
         ControlFlow::Continue(())
@@ -188,6 +188,7 @@ impl OutboxShard {
             claimed,
             commit_bytes: self.context.config.limits.commit_bytes,
             dead_holds_key: self.context.config.dead_holds_key,
+            tx_events: self.context.config.tx_events,
             lived,
             rules: Rules::default(),
         };
@@ -260,8 +261,10 @@ fn owner_config(shard: ShardId, context: &Context) -> OwnerConfig {
         owner_ttl: config.owner_ttl,
         parked_per_tenant: config.parked_per_tenant,
         dead_holds_key: config.dead_holds_key,
+        tx_events: config.tx_events,
         weights: context.live().config.weights.clone(),
         routing: Arc::clone(&context.live().routing),
+        rates: Arc::clone(&context.rates),
         caution: config.caution,
         rules: Rules::default(),
     }

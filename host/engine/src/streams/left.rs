@@ -1,15 +1,14 @@
-//! Events that a step or a handler leaves behind: checked before its commit, which puts them on their doorsteps. Their ids are made of the
-//! call's key and their places, so that a repeat of the call appends nothing new.
+//! Events that a step or a handler leaves behind: checked before its commit, which puts them on their doorsteps, or numbers those that name
+//! where their stream has to end. Their ids are made of the call's key and their places, so that a repeat of the call appends nothing new.
 
 use std::sync::Arc;
 
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::StreamError;
-use waybill_core::streams::joint::{JointAppend, JointEvent, derived_id, sort};
+use waybill_core::streams::joint::{JointAppends, JointEvent, derived_id, sort};
 use waybill_core::streams::limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX};
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::records::DoorAppend;
 use waybill_core::streams::wire::LeftEvent;
 
 use crate::shard::Context;
@@ -17,27 +16,20 @@ use crate::shard::Context;
 /// Why what was left can't be appended, with its code.
 pub(crate) type Refused = (Code, String);
 
-/// What a call of this key left, for the doorsteps of its streams.
+/// What a call of this key left, by stream.
 pub(crate) fn left(
     context: &Context,
     tenant: &Tenant,
     key: &str,
     events: Vec<LeftEvent>,
-) -> Result<Vec<DoorAppend>, Refused> {
-    let Some(first) = events.first() else { return Ok(Vec::new()) };
+) -> Result<JointAppends, Refused> {
+    let Some(first) = events.first() else { return Ok(JointAppends::default()) };
     if context.config.streams.store.is_none() {
         let stream = &first.stream;
         return Err((
             Code::SAGA_NO_STREAMS,
             format!("it left an event for stream {stream}, and this host has no event streams"),
         ));
-    }
-    if let Some(exact) = events.iter().find(|event| event.expected_seq.is_some()) {
-        let reason = format!(
-            "it left an event for stream {} with expected-seq, which isn't taken here: leave the event without, or append it by itself",
-            exact.stream
-        );
-        return Err((Code::SCHEMA_VALIDATION_FAILED, reason));
     }
     let settings = Arc::clone(&context.live().config.streams.settings);
     let (now, count) = (context.clock.now().wall, events.len());
@@ -47,7 +39,7 @@ pub(crate) fn left(
         expected_seq,
     });
     let refused = |error: StreamError| (error.code(), format!("of the events that it left: {error}"));
-    let sorted = sort(asked.collect(), (context.config.shards, now), |place, stream, input| {
+    let sorted = sort(asked.collect(), (context.config.shards, context.steady_now()), |place, stream, input| {
         let id = input.id.clone().map_or_else(|| derived_id(key, place), Ok)?;
         input.into_event(|| id, now).admit(&stream.name, &settings.event_limits(&stream.name), true)
     });
@@ -56,9 +48,5 @@ pub(crate) fn left(
     if bytes > bytes_max || count > COMMIT_EVENTS_MAX {
         return Err(refused(StreamError::AppendTooLarge { bytes, bytes_max }));
     }
-    let at_door = appends.list.into_iter().map(|append| match append {
-        JointAppend::Plain { shard, append } => (shard, append),
-        JointAppend::Exact(exact) => (exact.append.stream.shard(exact.shards), Arc::new(exact.append)),
-    });
-    Ok(at_door.collect())
+    Ok(appends)
 }

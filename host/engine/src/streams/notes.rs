@@ -113,15 +113,21 @@ impl Notes {
         turn.filter(|(_, note)| !note.is_indexed && !note.is_queued).map(|(stream, _)| stream)
     }
 
-    /// One without a job, of the few behind the one that was forgotten last.
+    /// One without a job, of the few behind the one that was forgotten last: rather one of which nothing is lost with its note.
     fn idle(&self) -> Option<StreamKey> {
         let behind = self.forgotten.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut few = self.of.range((behind, Bound::Unbounded)).chain(&self.of).take(LOOKS_FOR_IDLE);
-        few.find(|(_, note)| !note.is_queued).map(|(stream, _)| stream.clone())
+        let few = || self.of.range((behind, Bound::Unbounded)).chain(&self.of).take(LOOKS_FOR_IDLE);
+        let has_nothing = few().find(|(_, note)| !note.is_queued && !note.has_work());
+        has_nothing.or_else(|| few().find(|(_, note)| !note.is_queued)).map(|(stream, _)| stream.clone())
     }
 }
 
 impl Note {
+    /// Something is to be merged or may be missing in the index, and nobody would know of it without this note.
+    fn has_work(&self) -> bool {
+        self.chunks >= MERGE_FAN || !self.is_indexed
+    }
+
     /// Chunks came; none where it isn't known which.
     pub fn added(&mut self, chunks: Option<&[Arc<Chunk>]>) {
         let Some(chunks) = chunks else {
@@ -138,6 +144,13 @@ impl Note {
                 self.sealed_to = chunk.last;
             }
         }
+    }
+
+    /// Compaction made so many chunks behind a number small again, sealed ones perhaps among them: they are looked at for merging with what
+    /// comes.
+    pub fn made_small(&mut self, after: u64, chunks: usize) {
+        self.chunks = self.chunks.saturating_add(chunks);
+        self.sealed_to = self.sealed_to.min(after);
     }
 
     /// What is to be done, as far as is known. Without `now` ages aren't looked at.
@@ -180,6 +193,24 @@ mod tests {
         assert!(notes.take_in(&stream(NOTES_MAX + 100)).is_none(), "all have something to do");
         assert!(notes.take_in(&stream(NOTES_MAX + 99)).is_some());
         assert_eq!(notes.iter().count(), NOTES_MAX);
+    }
+
+    #[test]
+    fn a_note_of_which_nothing_is_lost_goes_before_one_that_knows_of_work() {
+        let mut notes = Notes::default();
+        for number in 0..NOTES_MAX {
+            notes.take_in(&stream(number)).unwrap();
+        }
+        for (number, chunks, is_indexed) in [(0, 0, false), (1, MERGE_FAN, true), (2, MERGE_FAN - 1, true)] {
+            let note = notes.get_mut(&stream(number)).unwrap();
+            (note.chunks, note.is_indexed) = (chunks, is_indexed);
+        }
+        notes.take_in(&stream(NOTES_MAX)).unwrap();
+        let left = |notes: &Notes| [0, 1, 2, 3].map(|number| notes.get(&stream(number)).is_some());
+        assert_eq!(left(&notes), [true, true, false, true]);
+        // All others know of work: the next one goes.
+        notes.take_in(&stream(NOTES_MAX + 1)).unwrap();
+        assert_eq!(left(&notes), [true, true, false, false]);
     }
 
     #[tokio::test]

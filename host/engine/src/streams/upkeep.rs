@@ -57,6 +57,8 @@ struct Out {
     /// Up to where the index goes with it.
     indexed_to: Option<u64>,
     merged: Option<Leftover>,
+    /// Chunks that it writes and that may become one with others.
+    small: usize,
     /// There is more of the stream than was read for it.
     goes_on: bool,
 }
@@ -248,8 +250,8 @@ impl Upkeep {
         match act {
             Some(act) => {
                 self.due.acts(&act);
-                let indexed_to = act.indexed_to(&view.rest);
-                self.out = Some(Out { job, events: act.events, indexed_to, merged, goes_on });
+                let (indexed_to, small) = (act.indexed_to(&view.rest), act.small_chunks(MergeSettings::default()));
+                self.out = Some(Out { job, events: act.events, indexed_to, merged, small, goes_on });
                 Some(act)
             }
             None => {
@@ -314,7 +316,7 @@ impl Upkeep {
 
     /// The act is in: the stream is looked at again, for perhaps there is more to do.
     pub fn applied(&mut self, meter: &StreamMeter) {
-        let Some(Out { mut job, events, indexed_to, merged, goes_on }) = self.out.take() else { return };
+        let Some(Out { mut job, events, indexed_to, merged, small, goes_on }) = self.out.take() else { return };
         if let Some(upto) = indexed_to {
             self.indexed(&job.stream, upto);
         }
@@ -330,7 +332,12 @@ impl Upkeep {
                 }
                 return;
             }
-            Stage::Compact { .. } => meter.compacted(events),
+            Stage::Compact { after } => {
+                meter.compacted(events);
+                if let Some(note) = self.notes.get_mut(&job.stream) {
+                    note.made_small(*after, small);
+                }
+            }
             Stage::Merge | Stage::Index | Stage::Survey { .. } => {}
         }
         if let (Some(merged), Some(note)) = (merged, self.notes.get_mut(&job.stream)) {

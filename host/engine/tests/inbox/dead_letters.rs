@@ -2,6 +2,7 @@
 
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
 use waybill_core::annotation::Annotation;
+use waybill_core::audit::AuditQuery;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, OperationRequest};
@@ -59,7 +60,7 @@ async fn a_replay_is_handled_again_and_its_id_stays_known() {
     world.shop.send_keyed("m-1", "a", "{\"n\":1}");
     world.until_acknowledged(2).await;
     assert_eq!(world.http.posted().len(), 2);
-    let audit = host.outbox.audit(None, 10).await.unwrap();
+    let audit = host.outbox.audit(&AuditQuery::default(), None, 10).await.unwrap().items;
     assert!(audit.iter().any(|event| event.kind == "TxReplayRequested" && event.detail["kind"] == "inbox"));
     assert!(host.outbox.replay(&named(&place), Replay::because("again"), "ann").await.is_err());
 }
@@ -136,6 +137,7 @@ async fn run(host: &Host, kind: &str, filter: &str) -> waybill_core::port::trans
         filter: filter.to_owned(),
         step: None,
         mode: None,
+        not_before: None,
         tenant: None,
         rate: None,
         reason: "because".to_owned(),

@@ -1,5 +1,6 @@
 //! Events that handlers leave in streams.
 
+use waybill_core::port::store::StoreError;
 use waybill_core::streams::envelope;
 use waybill_core::streams::event::Event;
 use waybill_testkit::fake_handler::Reply;
@@ -89,6 +90,61 @@ async fn an_event_that_can_not_be_appended_is_a_failed_attempt_and_nothing_of_it
         world.until_dead(1).await;
         pass(seconds(30)).await;
         assert_eq!((stored(&world).len(), world.messages().len()), (0, 0), "{bad}");
+    }
+}
+
+/// What a handler leaves whose stream has to end at a number: a message and two events.
+fn exact(stream: &str, expected: u64) -> String {
+    format!(
+        r#"{{"messages": [{{"topic": "bus:shipped", "payload": 1}}],
+        "events": [{{"stream": "{stream}", "resource_id": "o-1", "expected_seq": {expected}}}, {{"stream": "{stream}", "resource_id": "o-2"}}]}}"#
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn mark_message_and_exact_events_are_there_together_or_not_at_all() {
+    let world = World::new();
+    let host = start(&world).await;
+    world.http.answer(|posted| Reply::handled(&exact("order", if posted.attempt() == 1 { 7 } else { 0 })));
+    world.shop.send("m-1", "orders.paid", "1");
+    eventually("it has failed", async || world.rows().iter().any(|row| row.last_error.is_some())).await;
+    let error = world.rows()[0].last_error.clone().unwrap();
+    assert!(error.code == "STREAM.EXPECTED_SEQ" && error.reason.contains("ends at 0, not at 7"), "{error:?}");
+    assert_eq!((stored(&world).len(), world.seen(), world.messages().len()), (0, 0, 0));
+    eventually("it is processed", async || world.seen() == 1).await;
+    assert_eq!((stored(&world).len(), world.messages().len(), host.dead().await.len()), (2, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_stream_never_ends_there_is_a_dead_letter_and_its_neighbours_are_processed() {
+    let world = World::new();
+    let host = start(&world).await;
+    world.http.answer(|posted| Reply::handled(&exact(&posted.id, if posted.id == "m-1" { 7 } else { 0 })));
+    for id in ["m-1", "m-2", "m-3", "m-4", "m-5"] {
+        world.shop.send(id, "orders.paid", "1");
+    }
+    world.until_dead(1).await;
+    let dead = host.dead().await;
+    assert!(dead[0].code == "STREAM.EXPECTED_SEQ" && dead[0].attempts == 3, "{dead:?}");
+    eventually("the others are processed", async || stored(&world).len() == 8).await;
+    assert_eq!(world.messages().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_of_exact_events_that_is_refused_or_unknown_leaves_them_once() {
+    let conflict = StoreError::Conflict("the head of a stream".into());
+    for fate in [Fate::Refuse(conflict), Fate::Lose, Fate::ApplyUnknown] {
+        let world = World::new();
+        let _host = start(&world).await;
+        let (memory, planned) = (world.memory.clone(), fate.clone());
+        world.http.answer(move |_| {
+            memory.plan_inbox([planned.clone()]);
+            Reply::handled(&exact("order", 0))
+        });
+        world.shop.send("m-1", "orders.paid", "1");
+        world.until_acknowledged(1).await;
+        pass(seconds(30)).await;
+        assert_eq!((stored(&world).len(), world.seen(), world.messages().len()), (2, 1, 1), "{fate:?}");
     }
 }
 

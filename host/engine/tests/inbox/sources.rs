@@ -1,5 +1,6 @@
 //! Sources: paused, opened again, overtaken, revoked, provisioned.
 
+use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
 use waybill_core::inbox::limits::UNSETTLED_FOLLOWED_MAX;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
@@ -32,7 +33,15 @@ async fn a_paused_source_is_not_pulled_also_after_a_restart() {
     assert!(host.shop().await.paused);
     assert!(!host.inbound.resume_source("shop", "ann").await.unwrap().paused);
     world.until_acknowledged(1).await;
-    let kinds: Vec<String> = host.outbox.audit(None, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<String> = host
+        .outbox
+        .audit(&AuditQuery::default(), None, 100)
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|event| event.kind)
+        .collect();
     assert!(kinds.contains(&"SourcePaused".to_owned()) && kinds.contains(&"SourceResumed".to_owned()), "{kinds:?}");
 }
 
@@ -209,7 +218,7 @@ async fn provisioning_is_planned_and_done_and_audited() {
     world.shop.set_provisioned(Ok(vec![change.clone()]));
     assert_eq!(host.inbound.provision_source("shop", false, "ann").await.unwrap(), std::slice::from_ref(&change));
     assert_eq!(host.inbound.provision_source("shop", true, "ann").await.unwrap(), [change]);
-    let audit = host.outbox.audit(None, 10).await.unwrap();
+    let audit = host.outbox.audit(&AuditQuery::default(), None, 10).await.unwrap().items;
     assert_eq!(audit.iter().filter(|event| event.kind == "SourceProvisioned").count(), 1);
     let missing = host.inbound.provision_source("nobody", false, "ann").await.unwrap_err();
     assert_eq!(missing.code(), Code::SOURCE_NOT_FOUND);

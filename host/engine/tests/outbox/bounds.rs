@@ -45,7 +45,7 @@ async fn callers_who_hang_up_keep_their_room_until_their_messages_are_dealt_with
 async fn a_segment_that_cannot_be_read_is_set_aside_and_shown_and_the_rest_goes_on() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     host.send([message("lost")]).await;
     let fine = host.send((0..5).map(|index| message(&index.to_string()))).await;
     host.drain().await;
@@ -53,7 +53,7 @@ async fn a_segment_that_cannot_be_read_is_set_aside_and_shown_and_the_rest_goes_
     let malformed = waybill_core::outbox::records::Malformed { reason: "bad checksum".into(), raw: "AAAA".into() };
     world.memory.spoil_segment(shard, first, malformed);
     let host = world.start().await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_done(&fine).await;
     let check = host.outbox.ready().await.into_iter().find(|check| check.name == "quarantine").unwrap();
     assert!(check.status == CheckStatus::Warn && check.detail.contains("1 of outbox"), "{}", check.detail);

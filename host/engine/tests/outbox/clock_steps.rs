@@ -85,7 +85,7 @@ async fn a_retry_that_an_operator_moved_keeps_its_time_over_a_restart() {
     let id = host.send_one(message("a")).await;
     world.main.until_sent(1).await;
     pass(millis(100)).await;
-    host.outbox.reschedule(&tenant("default"), &id, at(seconds(1_000)), "test").await.unwrap();
+    host.outbox.reschedule(&tenant("default"), &id, at(seconds(1_000)), "", "test").await.unwrap();
     host.drain().await;
     let host = world.start().await;
     pass(seconds(900)).await;

@@ -4,7 +4,7 @@ use waybill_api::dead_letters::Replay;
 use waybill_core::annotation::Annotation;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, ServiceError};
-use waybill_testkit::fake_transport::{ack, permanent};
+use waybill_testkit::fake_transport::{ack, permanent, retryable};
 
 use crate::support::*;
 
@@ -55,6 +55,32 @@ async fn a_replay_works_after_a_restart_and_dies_again_when_nothing_was_fixed() 
     let view = host.until_state(&ids[0], MessageState::Dead).await;
     assert_eq!(view.history.len(), 2);
     assert!(view.last_error.unwrap().starts_with("HTTP.422"));
+}
+
+/// Attempt, epoch and place are those of the first delivery: by the count of replays alone a receiver that keeps its refusal
+/// under the id knows that somebody wants another answer. It outlives retries, deaths and restarts.
+#[tokio::test(start_paused = true)]
+async fn a_replay_is_told_apart_by_its_receiver() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 1).await;
+    let replay = async |host: &Host| {
+        let letter = DeadId::new(&tenant("default"), &ids[0]);
+        host.outbox.replay(&letter, Replay::because("again"), "ops").await.unwrap();
+    };
+    world.main.tell(|delivery| if delivery.attempt == 1 { retryable("HTTP.503") } else { permanent("HTTP.422") });
+    replay(&host).await;
+    let view = host.until_state(&ids[0], MessageState::Dead).await;
+    assert_eq!(view.replays, 1);
+    host.drain().await;
+    world.main.tell(|_| ack());
+    let host = world.start().await;
+    replay(&host).await;
+    let view = host.until_state(&ids[0], MessageState::Done).await;
+    assert_eq!(view.replays, 2, "it is kept with the message");
+    let sent = world.main.log().sent;
+    let told: Vec<(u32, u32)> = sent.iter().map(|sent| (sent.replays, sent.attempt)).collect();
+    assert_eq!(told, [(0, 1), (1, 1), (1, 2), (2, 1)]);
+    assert!(sent.iter().all(|sent| sent.id == ids[0]), "its idempotency key stays");
 }
 
 #[tokio::test(start_paused = true)]

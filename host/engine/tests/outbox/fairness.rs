@@ -9,12 +9,12 @@ use crate::support::*;
 async fn a_small_tenant_is_served_in_the_first_rounds_beside_a_large_backlog() {
     let world = World::new();
     let host = world.start_with(|config| config.limits.window_messages = 1_000).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     for page in 0..19 {
         host.send((0..500).map(|index| of_tenant(&format!("{page}-{index}"), "large"))).await;
     }
     host.send((0..500).map(|index| of_tenant(&index.to_string(), "small"))).await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     let log = world.main.until_sent(10_000).await;
     let last_small = log.sent.iter().rposition(|sent| sent.tenant == "small").unwrap();
     assert!(last_small < 2_000, "the last message of the small tenant was number {last_small}");
@@ -28,11 +28,11 @@ async fn tenants_share_by_weight() {
             config.weights.insert(Tenant::new("heavy").unwrap(), 3);
         })
         .await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     for name in ["heavy", "light"] {
         host.send((0..3_000).map(|index| of_tenant(&index.to_string(), name))).await;
     }
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     let log = world.main.until_sent(6_000).await;
     let heavy = log.sent[..2_000].iter().filter(|sent| sent.tenant == "heavy").count();
     assert!((1_400..=1_600).contains(&heavy), "{heavy} of the first 2,000 instead of 1,500");

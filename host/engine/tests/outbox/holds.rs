@@ -4,8 +4,8 @@ use waybill_api::transports::Breaker;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::service::MessageState;
-use waybill_core::port::transport::{ErrorKind, Fault, Outcome};
-use waybill_testkit::fake_transport::{Answer, ack, blocked, retryable};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome};
+use waybill_testkit::fake_transport::{Answer, End, ack, blocked, retryable};
 
 use crate::support::*;
 
@@ -139,17 +139,48 @@ async fn a_transport_that_is_away_is_held_as_a_whole_and_burns_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transport_that_has_opened_is_waited_for_no_longer() {
+    let world = World::new();
+    world.main.answer(|_| Answer::failing(ErrorKind::Unavailable, "NET.REFUSED"));
+    let host = world.start().await;
+    let ids = host.send((0..20).map(|index| message(&index.to_string()))).await;
+    // By now it is tried once a minute.
+    pass(seconds(300)).await;
+    world.main.tell(|_| ack());
+    let before = world.clock.wall();
+    world.main.open();
+    host.until_done(&ids).await;
+    assert!(world.clock.wall().since(before) < seconds(2), "it took until {}", world.clock.wall());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_asked_for_time_gets_it_though_it_opens() {
+    let world = World::new();
+    world.main.answer(|_| {
+        let fault = Fault { after: Some(seconds(120)), ..Fault::new("PEER.BUSY", "come back later") };
+        Answer::ending(End::Failed(CallError { kind: ErrorKind::Throttled, fault }))
+    });
+    let host = world.start().await;
+    host.send_one(message("a")).await;
+    world.main.until_sent(1).await;
+    pass(seconds(1)).await;
+    world.main.open();
+    pass(seconds(60)).await;
+    assert_eq!(world.main.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paused_transport_sends_nothing_until_it_is_resumed() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let id = host.send_one(message("a")).await;
     pass(seconds(3_600)).await;
     assert!(world.main.log().sent.is_empty());
     assert_eq!(host.view(&id).await.waiting.unwrap().on, WaitKind::Paused);
     let view = host.outbox.transports().await.remove(0);
     assert!(view.paused);
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
     assert_eq!(host.audit_of("TransportPaused").await[0].actor, "ops");
     assert_eq!(host.audit_of("TransportResumed").await.len(), 1);
@@ -159,7 +190,7 @@ async fn a_paused_transport_sends_nothing_until_it_is_resumed() {
 async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let id = host.send_one(message("a")).await;
     drop(host);
     let host = world.start().await;
@@ -168,7 +199,7 @@ async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     let listed = host.outbox.messages(None, "", None, 10).await.unwrap();
     assert_eq!(listed.items[0].waiting.as_ref().unwrap().on, WaitKind::Paused, "lists say what a message waits for");
     assert!(host.outbox.transports().await[0].paused);
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
     drop(host);
     assert!(!world.start().await.outbox.transports().await[0].paused);
@@ -181,7 +212,7 @@ async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
     let host = world.start().await;
     let parked = host.send_one(message("parked")).await;
     world.main.until_sent(1).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let flowing = host.send_one(message("flowing")).await;
     host.drain().await;
 
@@ -195,7 +226,7 @@ async fn messages_whose_route_is_gone_wait_and_are_shown_until_it_is_back() {
 
     world.main.tell(|_| ack());
     let host = world.start().await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_done(&[parked, flowing]).await;
 }
 
@@ -232,7 +263,7 @@ async fn a_probe_that_is_cancelled_makes_room_for_the_next() {
         host.send_one(hook(&format!("busy-{index}"), "http://b.example/x", "default")).await;
     }
     pass(seconds(2)).await;
-    host.outbox.cancel(&tenant("default"), &first, "ops").await.unwrap();
+    host.outbox.cancel(&tenant("default"), &first, "", "ops").await.unwrap();
     host.until_state(&second, MessageState::Done).await;
     assert_eq!(host.view(&first).await.state, MessageState::Cancelled);
     assert!(host.outbox.blocked(None).await.unwrap().is_empty());

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod audit;
 mod bounds;
 mod clock_steps;
 mod commit_bytes;
@@ -17,6 +18,7 @@ mod operations;
 mod order;
 mod panics;
 mod quarantine;
+mod rates;
 mod reconfigure;
 mod retention;
 mod retries;

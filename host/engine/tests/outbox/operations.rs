@@ -24,6 +24,7 @@ fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
         filter: filter.into(),
         step: None,
         mode: None,
+        not_before: None,
         tenant: None,
         rate: Some(rate),
         reason: "fixed".into(),

@@ -36,7 +36,11 @@ async fn a_stuck_key_blocks_only_itself() {
     let behind = host.view(&stuck[1]).await;
     assert_eq!((behind.state, behind.waiting.unwrap().on), (MessageState::Pending, WaitKind::Key));
     let blocked = host.outbox.blocked(None).await.unwrap();
-    assert_eq!((blocked[0].kind, blocked[0].subject.as_str(), blocked[0].waiting), (WaitKind::Key, "a", 1));
+    assert_eq!(
+        (blocked[0].kind, blocked[0].subject.as_str(), blocked[0].waiting),
+        (WaitKind::Key, "a", 2),
+        "itself and the one behind"
+    );
     assert_eq!(world.main.log().count("behind"), 0);
     world.main.tell(|_| ack());
     host.until_done(&stuck).await;

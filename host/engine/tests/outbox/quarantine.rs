@@ -15,7 +15,7 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// A host with a message in quarantine that can be read by now, and the row's name.
 async fn set_aside(world: &World) -> (Host, String) {
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     host.send_one(message("lost")).await;
     host.drain().await;
     let (at, content) = world.memory.read(|tables| {
@@ -24,7 +24,7 @@ async fn set_aside(world: &World) -> (Host, String) {
     });
     world.memory.spoil_segment(at.0, at.1, Malformed { reason: "bad checksum".into(), raw: "AAAA".into() });
     let host = world.start().await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     eventually("it is set aside", async || world.memory.read(|tables| tables.quarantine.contains_key(&at))).await;
     world.memory.write(|tables| tables.quarantine.insert(at, ("bad checksum".to_owned(), Some(content))));
     let row = host.outbox.quarantined(None, None, 10).await.unwrap().items.remove(0);

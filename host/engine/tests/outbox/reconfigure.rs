@@ -26,7 +26,7 @@ impl World {
 async fn what_waits_goes_by_the_new_routes() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "test").await.unwrap();
+    host.outbox.pause("main", "", "test").await.unwrap();
     let ids = host.send((0..50).map(|n| keyed(&format!("m{n}"), &format!("k{}", n % 7)))).await;
     pass(seconds(2)).await;
     assert!(world.main.log().sent.is_empty());
@@ -62,7 +62,7 @@ async fn a_held_destination_and_a_waiting_retry_find_their_new_transport() {
 async fn a_route_that_disappears_leaves_its_messages_blocked_until_one_comes_back() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "test").await.unwrap();
+    host.outbox.pause("main", "", "test").await.unwrap();
     let ids = host.send([message("a"), keyed("b", "k")]).await;
     host.engine.reconfigure(world.routed(vec![route("custom:**", "other")])).await;
     let holds = host.outbox.blocked(None).await.unwrap();
@@ -198,7 +198,7 @@ async fn retries_and_times_are_those_in_force() {
 async fn a_paused_transport_stays_paused() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "test").await.unwrap();
+    host.outbox.pause("main", "", "test").await.unwrap();
     let mut without = world.routed(vec![route("custom:**", "other")]);
     without.transports = vec![world.other.clone()];
     host.engine.reconfigure(without).await;
@@ -206,7 +206,7 @@ async fn a_paused_transport_stays_paused() {
     let id = host.send_one(message("a")).await;
     pass(seconds(10)).await;
     assert!(world.main.log().sent.is_empty());
-    host.outbox.resume("main", "test").await.unwrap();
+    host.outbox.resume("main", "", "test").await.unwrap();
     host.until_state(&id, MessageState::Done).await;
     host.drain().await;
 }

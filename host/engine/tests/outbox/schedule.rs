@@ -44,11 +44,11 @@ async fn scheduled_messages_are_sent_after_a_restart_too() {
 async fn a_message_past_its_end_is_not_sent() {
     let world = World::new();
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let ids =
         host.send([NewMessage { expires_at: Some(at(seconds(10))), ..keyed("old", "k") }, keyed("fresh", "k")]).await;
     pass(seconds(20)).await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     host.until_state(&ids[0], MessageState::Expired).await;
     host.until_state(&ids[1], MessageState::Done).await;
     assert_eq!(world.main.log().texts(), ["fresh"]);
@@ -62,16 +62,16 @@ async fn a_waiting_message_can_be_cancelled_wherever_it_waits() {
     let parked = host.send_one(message("parked")).await;
     let stuck = host.send([keyed("parked", "k"), keyed("behind", "k")]).await;
     eventually("it is parked", async || host.view(&parked).await.attempts > 0).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let flowing = host.send_one(message("flowing")).await;
     let scheduled = host.send_one(due("scheduled", 500)).await;
     for id in [&parked, &flowing, &scheduled, &stuck[1]] {
-        let view = host.outbox.cancel(&tenant("default"), id, "ops").await.unwrap();
+        let view = host.outbox.cancel(&tenant("default"), id, "", "ops").await.unwrap();
         assert_eq!(view.state, MessageState::Cancelled, "{:?}", view.payload);
-        let again = host.outbox.cancel(&tenant("default"), id, "ops").await.unwrap_err();
+        let again = host.outbox.cancel(&tenant("default"), id, "", "ops").await.unwrap_err();
         assert!(matches!(&again, ServiceError::State { state, .. } if state == "cancelled"), "{again}");
     }
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     pass(seconds(1_000)).await;
     let log = world.main.log();
     assert_eq!((log.count("flowing"), log.count("scheduled"), log.count("behind")), (0, 0, 0));
@@ -94,18 +94,18 @@ async fn what_is_being_sent_can_be_neither_cancelled_nor_moved() {
     let id = host.send_one(message("a")).await;
     world.main.until_sent(1).await;
     assert_eq!(host.view(&id).await.state, MessageState::Leased);
-    let refused = host.outbox.cancel(&tenant("default"), &id, "ops").await.unwrap_err();
+    let refused = host.outbox.cancel(&tenant("default"), &id, "", "ops").await.unwrap_err();
     assert!(
         matches!(&refused, ServiceError::State { id: named, state, .. } if *named == id && state.contains("being sent")),
         "{refused}"
     );
-    let refused = host.outbox.reschedule(&tenant("default"), &id, at(seconds(500)), "ops").await.unwrap_err();
+    let refused = host.outbox.reschedule(&tenant("default"), &id, at(seconds(500)), "", "ops").await.unwrap_err();
     assert_eq!(refused.code().as_str(), "OUTBOX.STATE");
     gate.open();
     host.until_state(&id, MessageState::Done).await;
-    let refused = host.outbox.cancel(&tenant("default"), &id, "ops").await.unwrap_err();
+    let refused = host.outbox.cancel(&tenant("default"), &id, "", "ops").await.unwrap_err();
     assert!(matches!(&refused, ServiceError::State { state, .. } if state == "done"), "{refused}");
-    let unknown = host.outbox.cancel(&tenant("default"), "nobody", "ops").await.unwrap_err();
+    let unknown = host.outbox.cancel(&tenant("default"), "nobody", "", "ops").await.unwrap_err();
     assert_eq!(unknown.code().as_str(), "OUTBOX.NOT_FOUND");
 }
 
@@ -119,7 +119,7 @@ async fn scheduled_and_parked_messages_can_be_moved() {
     let ids = host.send([message("parked"), due("sooner", 5_000), due("later", 100)]).await;
     eventually("it is parked", async || host.view(&ids[0]).await.attempts > 0).await;
     let reschedule = async |id: &str, after| {
-        host.outbox.reschedule(&tenant("default"), id, at(seconds(after)), "ops").await.unwrap()
+        host.outbox.reschedule(&tenant("default"), id, at(seconds(after)), "", "ops").await.unwrap()
     };
     assert_eq!(reschedule(&ids[0], 2_000).await.not_before, Some(at(seconds(2_000)).into()));
     assert_eq!(reschedule(&ids[1], 50).await.not_before, Some(at(seconds(50)).into()));
@@ -141,9 +141,9 @@ async fn two_operators_who_move_and_cancel_one_message_at_once_do_not_make_two_o
         let id = host.send_one(due(&format!("round-{round}"), 1_000_000)).await;
         let tenant = tenant("default");
         let (moved, cancelled, again) = futures::join!(
-            host.outbox.reschedule(&tenant, &id, at(seconds(2_000_000)), "a"),
-            host.outbox.cancel(&tenant, &id, "b"),
-            host.outbox.cancel(&tenant, &id, "c"),
+            host.outbox.reschedule(&tenant, &id, at(seconds(2_000_000)), "", "a"),
+            host.outbox.cancel(&tenant, &id, "", "b"),
+            host.outbox.cancel(&tenant, &id, "", "c"),
         );
         let done = [moved.is_ok(), cancelled.is_ok(), again.is_ok()];
         assert_eq!(done.iter().filter(|ok| **ok).count(), 1, "{moved:?} {cancelled:?} {again:?}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use waybill_api::dead_letters::Replay;
+use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::permanent;
@@ -63,11 +64,13 @@ async fn commands_and_drains_reach_every_shard() {
     for id in &ids {
         host.until_state(id, MessageState::Dead).await;
     }
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     for id in &ids {
         host.outbox.replay(&DeadId::new(&tenant("default"), id), Replay::because("x"), "ops").await.unwrap();
     }
-    assert_eq!(host.outbox.blocked(None).await.unwrap().iter().map(|view| view.waiting).sum::<u64>(), 40);
+    let blocked = host.outbox.blocked(None).await.unwrap();
+    let paused = blocked.iter().filter(|view| view.kind == WaitKind::Paused);
+    assert_eq!(paused.map(|view| view.waiting).sum::<u64>(), 40);
     host.drain().await;
     assert!(world.memory.read(|tables| tables.shards.values().all(|record| record.released)));
 }

@@ -163,6 +163,7 @@ fn replay(filter: &str) -> OperationRequest {
         kind: "replay".into(),
         step: None,
         mode: None,
+        not_before: None,
         filter: filter.into(),
         tenant: None,
         rate: Some(1_000),

@@ -38,7 +38,7 @@ async fn a_message_is_found_by_its_id_right_after_its_transaction() {
     let world = World::new();
     world.shim.on(|call| if matches!(call, Call::Commit(_)) { Act::Slow(millis(150)) } else { Act::Pass });
     let host = world.start().await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let done = host
         .outbox
         .transact(Vec::new(), vec![message("a"), named("b", "order-1")], Default::default(), None)

@@ -268,7 +268,7 @@ async fn failing_reads_refuse_what_needs_them_and_pass() {
 async fn a_store_that_is_away_for_minutes_costs_time_and_nothing_else() {
     let world = World::new();
     let host = world.start_with(|config| config.limits.window_messages = 100).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     let mut ids = host.send((0..300).map(|index| keyed(&index.to_string(), &format!("k-{}", index % 7)))).await;
     ids.extend(
         host.outbox
@@ -282,7 +282,7 @@ async fn a_store_that_is_away_for_minutes_costs_time_and_nothing_else() {
             .unwrap()
             .ids,
     );
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     world.main.until_sent(20).await;
     world.shim.on(|_| Act::Fail(StoreError::Unavailable("test".into())));
     pass(seconds(300)).await;

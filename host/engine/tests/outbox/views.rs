@@ -94,7 +94,7 @@ async fn depths_count_every_message_once() {
 async fn a_backlog_larger_than_memory_is_counted_whole() {
     let world = World::new();
     let host = world.start_with(|config| config.limits.window_messages = 100).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     for _ in 0..10 {
         host.send((0..100).map(|index| message(&index.to_string()))).await;
     }
@@ -103,7 +103,7 @@ async fn a_backlog_larger_than_memory_is_counted_whole() {
     assert_eq!(count(host.outbox.stats(None).await.unwrap()), 1_000);
     host.drain().await;
     let host = world.start_with(|config| config.limits.window_messages = 100).await;
-    host.outbox.resume("main", "ops").await.unwrap();
+    host.outbox.resume("main", "", "ops").await.unwrap();
     world.main.until_sent(1_000).await;
     eventually("none is left", async || count(host.outbox.stats(None).await.unwrap()) == 0).await;
 }
@@ -117,7 +117,7 @@ async fn lists_page_through_everything_that_matches() {
     wanted.extend(host.send((0..5).map(|_| message("retry"))).await);
     world.main.until_sent(35).await;
     pass(seconds(1)).await;
-    host.outbox.pause("main", "ops").await.unwrap();
+    host.outbox.pause("main", "", "ops").await.unwrap();
     wanted.extend(host.send((0..20).map(|_| message("flowing"))).await);
     let mut scheduled = message("scheduled");
     scheduled.not_before = Some(at(seconds(100_000)));
@@ -156,10 +156,10 @@ async fn readiness_names_what_is_wrong() {
     assert_eq!(check("dead letters").await.unwrap().status, CheckStatus::Ok);
     host.send(["a", "b"].map(message)).await;
     eventually("the alert", async || check("dead letters").await.unwrap().status == CheckStatus::Warn).await;
-    world.main.set_health(waybill_core::port::transport::Health::Down, Some("no instance"));
+    world.main.set_health(waybill_core::port::transport::Health::Down, Some("MQTT.CONNECT: no instance"));
     let transport = check("transport main").await.unwrap();
     assert_eq!(transport.status, CheckStatus::Warn);
-    assert!(transport.detail.contains("no instance"));
+    assert_eq!(transport.detail, "down: MQTT.CONNECT: no instance");
     host.engine.begin_drain();
     assert_eq!(check("drain").await.unwrap().status, CheckStatus::Fail);
     host.drain().await;

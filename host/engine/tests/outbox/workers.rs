@@ -315,7 +315,7 @@ async fn a_worker_may_say_when_it_is_tried_again_within_bounds() {
     let world = World::new();
     let host = start(&world).await;
     host.send_one(out("a")).await;
-    for (asked, granted) in [(seconds(90), seconds(90)), (seconds(86_400), seconds(3_600))] {
+    for (asked, granted) in [(seconds(90), seconds(90)), (seconds(86_400), seconds(4_800))] {
         let claimed = host.claim_one("w").await;
         let at = world.clock.wall().plus(asked);
         let wish = SettleWish::Nack { fault: Fault::new("X", "x"), next_attempt_at: Some(at) };
@@ -425,6 +425,18 @@ async fn tenants_take_turns() {
     let claimed = host.claim("w").await;
     assert_eq!(claimed.len(), 10);
     assert!(texts(&claimed).contains(&"quiet".to_owned()));
+}
+
+/// A host that was just started would else begin with an alarm.
+#[tokio::test(start_paused = true)]
+async fn a_route_to_workers_holds_nothing_back_while_nothing_waits_there() {
+    let world = World::new();
+    let host = world.start_with(|config| with_workers(config)).await;
+    assert!(host.outbox.blocked(None).await.unwrap().is_empty());
+    host.send_one(out("1")).await;
+    pass(seconds(1)).await;
+    let blocked = host.outbox.blocked(None).await.unwrap();
+    assert_eq!((blocked.len(), blocked[0].kind, blocked[0].waiting), (1, WaitKind::Unclaimed, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Stuck sagas among the dead letters.
 
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
+use waybill_core::audit::AuditQuery;
 use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::participant::Direction;
 use waybill_core::port::saga::{RetryMode, SagaAct};
@@ -79,6 +80,7 @@ impl Host {
             filter: filter.to_owned(),
             step: None,
             mode: None,
+            not_before: None,
             tenant: None,
             rate: None,
             reason: "because".to_owned(),
@@ -145,7 +147,7 @@ async fn a_replay_tries_the_compensation_again() {
     let forward = Replay { mode: Some(RetryMode::Retry), reason: String::new() };
     host.outbox.replay(&dead("two"), forward, "ann").await.unwrap();
     host.until("two", SagaState::Completed).await;
-    let asked = host.outbox.audit(None, 100).await.unwrap();
+    let asked = host.outbox.audit(&AuditQuery::default(), None, 100).await.unwrap().items;
     let asked: Vec<_> = asked.iter().filter(|event| event.kind == "TxReplayRequested").collect();
     assert_eq!((asked[0].object.as_str(), asked[0].detail["mode"].as_str()), ("two", Some("retry")));
     assert_eq!((asked[1].object.as_str(), asked[1].detail["kind"].as_str()), ("one", Some("saga")));

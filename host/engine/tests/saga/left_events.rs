@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use waybill_core::ids::Tenant;
-use waybill_core::port::followup::StreamEvent;
+use waybill_core::port::followup::{Outgoing, StreamEvent};
 use waybill_core::port::participant::{Direction, StepOutput};
+use waybill_core::port::store::StoreError;
 use waybill_core::saga::state::SagaState;
 use waybill_core::streams::envelope;
 use waybill_core::streams::event::Event;
 use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_testkit::memory_store::Fate;
 
 use crate::support::*;
 
@@ -101,6 +103,7 @@ async fn a_step_that_leaves_an_event_that_can_not_be_appended_has_failed_for_goo
     for (event, code) in [
         (left("saga.one", &[]), "STREAM.READ_ONLY"),
         (left("order", &[("schema-version", "0")]), "SCHEMA.VERSION"),
+        // The one before it in its stream names none.
         (left("order", &[("expected-seq", "3")]), "SCHEMA.VALIDATION_FAILED"),
         (left("a b", &[]), "SCHEMA.VALIDATION_FAILED"),
     ] {
@@ -116,6 +119,103 @@ async fn a_step_that_leaves_an_event_that_can_not_be_appended_has_failed_for_goo
         pass(seconds(30)).await;
         assert!(stored(&world, &acme(), "order").is_empty(), "all of it or nothing");
     }
+}
+
+/// What a step leaves whose order stream has to end at a number: a message and two events.
+fn exact(expected: u64) -> Does {
+    let first = left("order", &[("expected-seq", &expected.to_string())]);
+    let message = Outgoing {
+        id: None,
+        topic: "bus:x.one".into(),
+        key: None,
+        headers: Vec::new(),
+        payload: Bytes::from_static(b"1"),
+        event_type: None,
+        annotations: Default::default(),
+        not_before: None,
+        attributes: Vec::new(),
+    };
+    let (messages, events) = (vec![message], vec![first, left("order", &[])]);
+    Does::Leaves(StepOutput { data: Bytes::from_static(b"{}"), messages, events, ..StepOutput::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn state_message_and_exact_events_of_a_step_are_there_together_or_not_at_all() {
+    let world = World::new();
+    let host = start(&world).await;
+    world.shop.on(|call| match (call.direction, call.before) {
+        (Direction::Execute, 0) => Some(exact(7)),
+        (Direction::Execute, _) => Some(exact(0)),
+        _ => None,
+    });
+    host.run(&steps(&["a"])).await;
+    let view = host.until("one", SagaState::Completed).await;
+    let told: Vec<String> = view.history.unwrap().iter().map(|line| line.text.clone()).collect();
+    let refused: Vec<&String> = told.iter().filter(|text| text.contains("STREAM.EXPECTED_SEQ")).collect();
+    assert!(refused.len() == 1 && refused[0].contains("ends at 0, not at 7"), "{told:?}");
+    let ids: Vec<String> = stored(&world, &acme(), "order").iter().map(|event| event.id.to_string()).collect();
+    assert!(ids.len() == 2 && ids.iter().all(|id| id.starts_with("left-")), "{ids:?}");
+    assert_eq!(world.messages().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_stream_never_ends_there_fails_and_leaves_nothing() {
+    let world = World::new();
+    let host = start(&world).await;
+    world.shop.on(|call| (call.direction == Direction::Execute).then(|| exact(7)));
+    host.run(&steps(&["a"])).await;
+    let view = host.until("one", SagaState::Cancelled).await;
+    assert_eq!(view.code.as_deref(), Some("STREAM.EXPECTED_SEQ"));
+    assert_eq!((stored(&world, &acme(), "order").len(), world.messages().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_of_exact_events_that_is_refused_or_unknown_leaves_them_once() {
+    for fate in [Fate::Refuse(StoreError::Conflict("the head of a stream".into())), Fate::Lose, Fate::ApplyUnknown] {
+        let world = World::new();
+        let host = start(&world).await;
+        let (memory, planned) = (world.memory.clone(), fate.clone());
+        world.shop.on(move |call| {
+            memory.plan_sagas([planned.clone()]);
+            (call.direction == Direction::Execute && call.before == 0).then(|| exact(0))
+        });
+        host.run(&steps(&["a"])).await;
+        host.until("one", SagaState::Completed).await;
+        assert_eq!((stored(&world, &acme(), "order").len(), world.messages().len()), (2, 1), "{fate:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sagas_beside_a_hammered_stream_go_on_and_each_event_of_it_is_there_once() {
+    let world = World::new();
+    let host = start(&world).await;
+    let memory = world.memory.clone();
+    // Each looks where the stream ends, and eight do so at once: one of them is right each time.
+    world.shop.on(move |call| {
+        let stream = StreamKey { tenant: acme(), name: StreamName::new("order").unwrap() };
+        let last = memory.read(|tables| tables.streams.head(&stream).last);
+        match (call.direction, call.step.as_str()) {
+            (Direction::Execute, "hammer") => {
+                Some(leaving(vec![left("order", &[("expected-seq", &last.to_string())])]))
+            }
+            _ => None,
+        }
+    });
+    let hammer = step("hammer", "").replace("max_attempts = 3", "max_attempts = 100, factor = 1.0");
+    host.define(&definition(&hammer)).await;
+    for number in 0..8 {
+        host.begin(&format!("hammer-{number}")).await;
+    }
+    host.define(&definition(&steps(&["a", "b"])).replace("version = 1", "version = 2")).await;
+    for number in 0..8 {
+        host.begin(&format!("calm-{number}")).await;
+    }
+    for number in 0..8 {
+        host.until(&format!("calm-{number}"), SagaState::Completed).await;
+        host.until(&format!("hammer-{number}"), SagaState::Completed).await;
+    }
+    let events = stored(&world, &acme(), "order");
+    assert_eq!(events.len(), 8);
 }
 
 #[tokio::test(start_paused = true)]

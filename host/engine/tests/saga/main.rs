@@ -14,6 +14,7 @@ mod history;
 mod left_events;
 mod lists;
 mod meter;
+mod needs;
 mod operations;
 mod operators;
 mod reconfigure;

@@ -79,15 +79,15 @@ async fn durations_go_from_start_to_end_and_latencies_from_call_to_answer() {
     let [completed, cancelled] = ended.map(|view| {
         let took = view.ended_at.unwrap().0.since(view.started_at.0);
         assert!(took > seconds(5));
-        vec![took.as_secs_f64() * 1_000.0]
+        vec![took.as_secs_f64()]
     });
     let durations = [("definition=s state=cancelled", cancelled), ("definition=s state=completed", completed)];
     let durations = durations.map(|(labels, values)| (labels.to_owned(), values));
-    assert_eq!(values.of("tx_saga_duration_ms"), BTreeMap::from(durations));
-    let latencies = values.of("tx_saga_step_latency_ms");
+    assert_eq!(values.of("tx_saga_duration_seconds"), BTreeMap::from(durations));
+    let latencies = values.of("tx_saga_step_latency_seconds");
     let of = |step: &str, way: &str| latencies.get(&format!("definition=s step={step} direction={way}")).cloned();
-    assert_eq!(of("a", "execute"), Some(vec![300.0, 300.0]));
-    assert_eq!(of("b", "execute").map(|mut values| values.drain(..).sum()), Some(300.0));
+    assert_eq!(of("a", "execute"), Some(vec![0.3, 0.3]));
+    assert_eq!(of("b", "execute").map(|mut values| values.drain(..).sum()), Some(0.3));
     assert_eq!(of("a", "compensate").map(|values| values.len()), Some(1));
     // Who waits isn't called.
     assert_eq!(of("w", "execute"), None);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use waybill_core::audit::AuditQuery;
 use waybill_core::port::saga::SagaAct;
 use waybill_core::port::service::OperationRequest;
 use waybill_core::port::store::StoreError;
@@ -36,6 +37,7 @@ fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
         filter: filter.to_owned(),
         step: None,
         mode: None,
+        not_before: None,
         tenant: None,
         rate: Some(rate),
         reason: "because".to_owned(),
@@ -88,7 +90,7 @@ async fn a_bulk_act_goes_on_after_a_crash_and_acts_once_on_each() {
     let by = format!("ann (operation {})", operation.id);
     let view = host.view("s-00").await;
     assert_eq!(view.history.unwrap().iter().filter(|line| line.actor.as_deref() == Some(by.as_str())).count(), 1);
-    let audit = host.outbox.audit(None, 1_000).await.unwrap();
+    let audit = host.outbox.audit(&AuditQuery::default(), None, 1_000).await.unwrap().items;
     let of = |kind: &str| audit.iter().filter(|event| event.kind == kind).collect::<Vec<_>>();
     assert_eq!((of("OperationStarted").len(), of("OperationEnded").len(), of("SagaRetried").len()), (1, 1, 60));
     assert_eq!(of("OperationEnded")[0].detail["done"], 60);

@@ -83,18 +83,18 @@ async fn what_an_owner_hasnt_numbered_is_told_until_it_has() {
     let host = world.start().await;
     let stats = async || host.streams.stream_stats().await.unwrap();
     let idle = stats().await;
-    assert_eq!((idle.owned, idle.shards, idle.door_rows, idle.door_age), (1, 1, 0, None));
+    assert_eq!((idle.owned, idle.shards, idle.door_rows, idle.door_age_ms), (1, 1, 0, None));
     // None of its next commits goes in.
     world.memory.plan_streams(vec![Fate::Lose; 20]);
     leave_at_door(&world, &["x-1"]).await;
     eventually("the row is told", async || {
         let late = stats().await;
-        late.door_rows == 1 && late.door_age.is_some()
+        late.door_rows == 1 && late.door_age_ms.is_some()
     })
     .await;
     eventually("it is numbered", async || {
         let stats = stats().await;
-        (stats.door_rows, stats.door_age, stats.appended) == (0, None, 1)
+        (stats.door_rows, stats.door_age_ms, stats.appended) == (0, None, 1)
     })
     .await;
 }

@@ -10,6 +10,7 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::Statement;
 use waybill_core::route::{Pattern, Route, Routes};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::joint::JointEvent;
 use waybill_core::streams::records::Append;
 use waybill_core::time::UnixMillis;
@@ -56,7 +57,7 @@ async fn transact(
 }
 
 fn appended(id: &str, seq: Option<u64>) -> AppendedEvent {
-    AppendedEvent { id: id.into(), seq }
+    AppendedEvent { id: id.into(), seq: seq.map(SeqJson) }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Readers of many streams.
 
+use std::collections::BTreeMap;
+
 use waybill_core::code::Code;
 use waybill_core::port::service::streams::{Start, Subscribed};
 use waybill_core::streams::reading::Selector;
@@ -72,9 +74,7 @@ async fn a_prefix_goes_on_behind_the_numbers_that_a_client_kept() {
         host.append(stream, &[&format!("{stream}-1"), &format!("{stream}-2")]).await;
     }
     let positions = |had: &[(&str, u64)]| Start::Positions(had.iter().map(|(of, seq)| (name(of), *seq)).collect());
-    // Those of streams beyond the prefix are nothing to it.
-    let start = positions(&[("task.a", 2), ("task.b", 1), ("node.1", 9)]);
-    let mut reader = host.subscribe(prefix("task."), start).await;
+    let mut reader = host.subscribe(prefix("task."), positions(&[("task.a", 2), ("task.b", 1)])).await;
     let mut pieces = Vec::new();
     while pieces.len() < 3 {
         pieces.extend(reader.next().await.unwrap());
@@ -95,6 +95,22 @@ async fn a_prefix_goes_on_behind_the_numbers_that_a_client_kept() {
     let by_type = Selector::Resource { resource_type: "TASK".into(), id_prefix: String::new() };
     let refused = host.try_subscribe(Subscribed::Many(by_type), positions(&[("task.a", 1)])).await.err().unwrap();
     assert_eq!(refused.code(), Code::EVENT_CURSOR);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_of_a_stream_that_a_prefix_does_not_give_is_refused_with_its_name() {
+    let world = World::new();
+    let host = world.start().await;
+    host.append("task.a", &["a-1"]).await;
+    for (of, beside) in [("task.", "node.1"), ("sag", "saga.x"), ("", "saga.x"), ("task.a.", "task.a")] {
+        let mut had = BTreeMap::from([(name(beside), 0)]);
+        if of == "task." {
+            had.insert(name("task.a"), 1);
+        }
+        let refused = host.try_subscribe(prefix(of), Start::Positions(had)).await.err().unwrap();
+        assert_eq!(refused.code(), Code::EVENT_CURSOR, "{of}: {refused}");
+        assert!(refused.to_string().contains(&format!("names stream {beside},")), "{of}: {refused}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

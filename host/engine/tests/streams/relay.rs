@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use waybill_api::status::CheckStatus;
+use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::{AppendRequest, EventInput, RelayState, SeekRequest, SeekTo};
@@ -146,14 +147,14 @@ async fn a_relay_that_waits_for_its_transport_leaves_its_host_asleep_and_hears_w
     // What is due all the time waits for the transport, and was looked at a hundred times a second.
     let held = world.clock_reads_in(seconds(60)).await;
     assert!(held < idle + 1_000, "{held} looks, {idle} without an event");
-    host.outbox.pause("bus", "ops").await.unwrap();
+    host.outbox.pause("bus", "", "ops").await.unwrap();
     let paused = world.clock_reads_in(seconds(60)).await;
     assert!(paused < idle + 1_000, "{paused} looks, {idle} without an event");
     let calls = world.bus.calls();
     world.bus.tell(|_| ack());
     pass(seconds(60)).await;
     assert_eq!(world.bus.calls(), calls);
-    host.outbox.resume("bus", "ops").await.unwrap();
+    host.outbox.resume("bus", "", "ops").await.unwrap();
     pass(millis(20)).await;
     assert_eq!(world.bus.calls(), calls + 1, "it was told");
     until_settled(&host).await;
@@ -259,7 +260,14 @@ async fn a_relay_that_has_stopped_stays_so_over_a_crash_and_is_in_the_trail_and_
     let host = world.start().await;
     pass(seconds(60)).await;
     assert_eq!((world.bus.calls(), host.relay("out").await.state), (calls, RelayState::Stopped));
-    let stopped = host.outbox.audit(None, 100).await.unwrap().into_iter().filter(|event| event.kind == "RelayStopped");
+    let stopped = host
+        .outbox
+        .audit(&AuditQuery::default(), None, 100)
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter(|event| event.kind == "RelayStopped");
     assert_eq!(stopped.map(|event| event.object).collect::<Vec<_>>(), ["out"]);
     let check = host.outbox.ready().await.into_iter().find(|check| check.name == "relay out").unwrap();
     assert_eq!(check.status, CheckStatus::Warn);

@@ -14,6 +14,7 @@ use waybill_bindings::services::exports::waybill::plugin::provision_api::{Action
 use waybill_core::annotation::{Annotation, Carried};
 use waybill_core::code::Code;
 use waybill_core::const_text::has;
+use waybill_core::endpoint::MessageIds;
 use waybill_core::inbox::dlq::{WIRE_ID_HEADER, id_on_wire};
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
@@ -44,15 +45,18 @@ macro_rules! known_to_authors {
 waybill_core::annotation_rows!(known_to_authors);
 
 /// One delivery as a guest gets it.
-pub(crate) fn message(delivery: &Delivery) -> wit::Message {
+pub(crate) fn message(delivery: &Delivery, ids: &MessageIds) -> wit::Message {
     let message = &*delivery.message;
     let id = id_on_wire(message);
     let mut headers = Vec::with_capacity(message.headers.len() + 1);
     let is_id = |name: &str| id != message.id.as_str() && name == WIRE_ID_HEADER;
     headers.extend(message.headers.iter().filter(|(name, _)| !is_id(name)).cloned());
-    let mut attributes = Vec::with_capacity(4 + delivery.attributes.len());
+    let mut attributes = Vec::with_capacity(5 + delivery.attributes.len());
     attributes.push(("seq".to_owned(), delivery.seq.0.to_string()));
     attributes.push(("event-version".to_owned(), message.event_version.to_string()));
+    if message.replays > 0 {
+        attributes.push(("replay".to_owned(), message.replays.to_string()));
+    }
     for (annotation, text) in message.annotations.iter() {
         let name = annotation.dashed();
         match annotation.carried() {
@@ -65,7 +69,7 @@ pub(crate) fn message(delivery: &Delivery) -> wit::Message {
     attributes.extend(delivery.attributes.iter().cloned());
     let member = |annotation| message.annotation(annotation).map(str::to_owned);
     wit::Message {
-        id: id.to_owned(),
+        id: ids.on_wire(id).into_owned(),
         tenant: message.tenant.as_str().to_owned(),
         topic: message.topic.as_str().to_owned(),
         destination: delivery.destination.clone(),
@@ -246,7 +250,7 @@ mod tests {
             seq: Seq(1),
             attributes: vec![("exchange".to_owned(), "events".to_owned())],
         };
-        let got = message(&delivery);
+        let got = message(&delivery, &MessageIds::default());
         assert!(got.attributes.contains(&delivery.attributes[0]), "{:?}", got.attributes);
         let shown = format!("{got:?}").replace('-', "_");
         for annotation in Annotation::ALL {
@@ -257,6 +261,29 @@ mod tests {
                 Carried::Attribute => got.attributes.contains(&pair),
             };
             assert!(is_there, "{annotation:?} {shown}");
+        }
+    }
+
+    #[test]
+    fn a_guest_is_told_of_a_replay_and_of_none_else() {
+        let first = NewMessage { topic: "bus:x".to_owned(), ..NewMessage::default() };
+        let first = first.check(UnixMillis(0), 0).unwrap().message;
+        let replay = std::sync::Arc::new(first.replayed().replayed());
+        for (sent, told) in [(first, None), (replay, Some("2"))] {
+            let got = message(
+                &Delivery {
+                    message: sent,
+                    payload: bytes::Bytes::new(),
+                    destination: "x".to_owned(),
+                    attempt: 1,
+                    lease_epoch: 1,
+                    seq: Seq(1),
+                    attributes: Vec::new(),
+                },
+                &MessageIds::default(),
+            );
+            let value = got.attributes.iter().find(|(name, _)| name == "replay").map(|(_, value)| value.as_str());
+            assert_eq!((value, got.attempt), (told, 1));
         }
     }
 

@@ -1,4 +1,5 @@
-//! The transports and handlers of a host with the sources of their plugins: loading, reloading, watching, and what is remembered.
+//! The transports, handlers, participants and retry policies of a host with the sources of their plugins: loading, reloading, watching,
+//! and what is remembered. Sources aren't among them: they are opened by whoever has their homes.
 //!
 //! ```text
 //! source (bundled, file) ─▶ Fetched ─▶ verify ─▶ load ─▶ Slot::stage ─▶ Slot::swap
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use waybill_core::port::step_needs::StepNeeds;
 
 use crate::endpoint::{EndpointSpec, label};
 use crate::engine::{SEAL_KEY, Sandbox};
@@ -34,7 +36,10 @@ use crate::error::SandboxError;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 use crate::seal::Seal;
-use crate::slot::{Forgetful, HandlerSlot, Slot, SlotMemory, StageOptions, Staged, SwapError, Swapped};
+use crate::slot::{
+    Forgetful, HandlerSlot, ParticipantSlot, PolicySlot, SagaNeeds, Slot, SlotMemory, StageOptions, Staged, SwapError,
+    Swapped,
+};
 use crate::verify::{Trust, verify};
 
 pub use reload::{Reload, Reloaded};
@@ -54,7 +59,7 @@ pub struct FleetOptions {
     pub state: Option<PathBuf>,
 }
 
-/// A transport or a handler as configured.
+/// A transport, or one of the others, as configured.
 #[derive(Clone, Debug)]
 pub struct TransportSpec {
     /// Where its plugin comes from.
@@ -63,7 +68,7 @@ pub struct TransportSpec {
     pub endpoint: EndpointSpec,
 }
 
-/// A plugin loaded for the start of a transport or a handler.
+/// A plugin loaded for the start of a transport, or one of the others.
 #[derive(Clone, Debug)]
 pub struct ForStart {
     pub plugin: LoadedPlugin,
@@ -71,7 +76,7 @@ pub struct ForStart {
     pub fallback: Option<String>,
 }
 
-/// The transports of a host, and its handlers that are components. Cheap to clone.
+/// The transports of a host, its handlers that are components, its participants, and its retry policy. Cheap to clone.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
 
@@ -84,9 +89,11 @@ struct Inner {
     entries: RwLock<BTreeMap<String, Arc<Entry>>>,
     /// What was found in the plugins folder.
     looked: Mutex<source::Looked>,
+    /// Who runs the sagas that call its participants.
+    needs: SagaNeeds,
 }
 
-/// A transport or a handler of it.
+/// A transport of it, or one of the others.
 struct Entry {
     slot: Slot,
     world: World,
@@ -102,12 +109,12 @@ impl std::fmt::Debug for Fleet {
     }
 }
 
-/// A change of one transport's or handler's plugin or settings that has been tried. Dropping it gives it up.
+/// A change of one's plugin or settings that has been tried. Dropping it gives it up.
 #[derive(Debug)]
 pub struct StagedChange {
     staged: Staged,
     spec: TransportSpec,
-    /// Nothing else changes this transport meanwhile.
+    /// Nothing else changes it meanwhile.
     _alone: OwnedMutexGuard<()>,
 }
 
@@ -134,7 +141,13 @@ impl Fleet {
             bundled,
             entries: RwLock::default(),
             looked: Mutex::default(),
+            needs: SagaNeeds::default(),
         })))
+    }
+
+    /// Asks these from now on, as long as they are there, what running sagas still call of participants; only the first ones count.
+    pub fn ask_needs(&self, who: &Arc<dyn StepNeeds>) {
+        self.0.needs.ask(who);
     }
 
     /// The plugin host that it loads with.
@@ -156,6 +169,7 @@ impl Fleet {
             bundled,
             entries: RwLock::default(),
             looked: Mutex::default(),
+            needs: SagaNeeds::default(),
         }))
     }
 
@@ -191,6 +205,26 @@ impl Fleet {
         Ok((HandlerSlot(slot), opened))
     }
 
+    /// The same of a participant. Operators know it as `participant.NAME`.
+    pub async fn start_participant(
+        &self,
+        spec: TransportSpec,
+        loaded: ForStart,
+    ) -> Result<(ParticipantSlot, Result<(), SandboxError>), SandboxError> {
+        let (slot, opened) = self.start_as(World::Participant, spec, loaded).await?;
+        Ok((ParticipantSlot(slot), opened))
+    }
+
+    /// The same of a retry policy. Operators know it by its name, which is that of its section.
+    pub async fn start_policy(
+        &self,
+        spec: TransportSpec,
+        loaded: ForStart,
+    ) -> Result<(PolicySlot, Result<(), SandboxError>), SandboxError> {
+        let (slot, opened) = self.start_as(World::Backoff, spec, loaded).await?;
+        Ok((PolicySlot(slot), opened))
+    }
+
     async fn start_as(
         &self,
         world: World,
@@ -201,7 +235,8 @@ impl Fleet {
             Some(state) => Arc::clone(state) as _,
             None => Arc::new(Forgetful),
         };
-        let (slot, opened) = Slot::start(loaded.plugin, spec.endpoint.clone(), world, memory).await?;
+        let needs = self.0.needs.clone();
+        let (slot, opened) = Slot::start(loaded.plugin, spec.endpoint.clone(), world, memory, needs).await?;
         let entry = Arc::new(Entry {
             slot: slot.clone(),
             world,
@@ -213,29 +248,10 @@ impl Fleet {
         Ok((slot, opened))
     }
 
-    /// Tries a transport's plugin with other settings beside the one that serves; see [`Slot::stage`]. Several can be tried
-    /// before any is made live. No reload of these transports gets in between. With `force` also what was rolled back before,
-    /// or doesn't find its peer, is taken: to put back what served.
+    /// Tries a plugin with other settings beside the one that serves; see [`Slot::stage`]. Several can be tried before any is made
+    /// live. No reload of these gets in between. With `force` also what was rolled back before, doesn't find its peer, or lacks a step
+    /// that sagas still call, is taken: to put back what served.
     pub async fn stage(
-        &self,
-        spec: TransportSpec,
-        plugin: LoadedPlugin,
-        force: bool,
-    ) -> Result<StagedChange, SwapError> {
-        self.stage_as(World::Transport, spec, plugin, force).await
-    }
-
-    /// The same of a handler.
-    pub async fn stage_handler(
-        &self,
-        spec: TransportSpec,
-        plugin: LoadedPlugin,
-        force: bool,
-    ) -> Result<StagedChange, SwapError> {
-        self.stage_as(World::Handler, spec, plugin, force).await
-    }
-
-    async fn stage_as(
         &self,
         world: World,
         spec: TransportSpec,
@@ -259,40 +275,38 @@ impl Fleet {
         Ok(swapped)
     }
 
-    /// How long calls of a handler may take, from now on, when its plugin is replaced. Nothing is opened anew.
-    pub async fn set_handler_drain_timeout(&self, handler: &str, within: Duration) {
-        let Ok(entry) = self.entry(&label(World::Handler, handler)) else { return };
+    /// How long its calls may take, from now on, when its plugin is replaced. Nothing is opened anew.
+    pub async fn set_drain_timeout(&self, world: World, name: &str, within: Duration) {
+        let Ok(entry) = self.entry(&label(world, name)) else { return };
         let _one = entry.reloading.lock().await;
         entry.spec.lock().endpoint.settings.policy.drain_timeout = within;
         entry.slot.set_drain_timeout(within);
     }
 
-    /// Forgets a transport that was removed. Whoever has its slot closes it.
-    pub fn remove(&self, transport: &str) {
-        self.0.entries.write().remove(transport);
+    /// Forgets one that was removed. Whoever has its slot closes it.
+    pub fn remove(&self, world: World, name: &str) {
+        self.0.entries.write().remove(&label(world, name));
     }
 
-    /// The same of a handler.
-    pub fn remove_handler(&self, handler: &str) {
-        self.remove(&label(World::Handler, handler));
+    pub fn slot(&self, world: World, name: &str) -> Option<Slot> {
+        self.0.entries.read().get(&label(world, name)).map(|entry| entry.slot.clone())
     }
 
     pub fn handler(&self, handler: &str) -> Option<HandlerSlot> {
-        self.slot(&label(World::Handler, handler)).map(HandlerSlot)
+        self.slot(World::Handler, handler).map(HandlerSlot)
     }
 
-    /// A handler as it was configured last.
-    pub fn handler_spec(&self, handler: &str) -> Option<TransportSpec> {
-        self.spec(&label(World::Handler, handler))
+    pub fn participant(&self, participant: &str) -> Option<ParticipantSlot> {
+        self.slot(World::Participant, participant).map(ParticipantSlot)
     }
 
-    pub fn slot(&self, transport: &str) -> Option<Slot> {
-        self.0.entries.read().get(transport).map(|entry| entry.slot.clone())
+    pub fn policy(&self, policy: &str) -> Option<PolicySlot> {
+        self.slot(World::Backoff, policy).map(PolicySlot)
     }
 
-    /// A transport as it was configured last.
-    pub fn spec(&self, transport: &str) -> Option<TransportSpec> {
-        self.0.entries.read().get(transport).map(|entry| entry.spec.lock().clone())
+    /// As it was configured last.
+    pub fn spec(&self, world: World, name: &str) -> Option<TransportSpec> {
+        self.0.entries.read().get(&label(world, name)).map(|entry| entry.spec.lock().clone())
     }
 
     fn entry(&self, transport: &str) -> Result<Arc<Entry>, SwapError> {

@@ -49,33 +49,16 @@ impl Fleet {
         self.load_fetched(fetched, None, world).await
     }
 
-    /// The same for the start of a transport: a component that was rolled back before gives way to the last good one.
+    /// The same for the start of one: a component that was rolled back before gives way to the last good one.
     pub async fn load_for_start(
         &self,
-        transport: &str,
-        source: &ComponentSource,
-        sha256: Option<&str>,
-    ) -> Result<ForStart, SwapError> {
-        self.load_as(World::Transport, transport, source, sha256).await
-    }
-
-    /// The same of a handler.
-    pub async fn load_handler_for_start(
-        &self,
-        handler: &str,
-        source: &ComponentSource,
-        sha256: Option<&str>,
-    ) -> Result<ForStart, SwapError> {
-        self.load_as(World::Handler, &label(World::Handler, handler), source, sha256).await
-    }
-
-    async fn load_as(
-        &self,
         world: World,
-        transport: &str,
+        name: &str,
         source: &ComponentSource,
         sha256: Option<&str>,
     ) -> Result<ForStart, SwapError> {
+        let transport = label(world, name);
+        let transport = transport.as_str();
         let fetched = fetch(source).await?;
         let state = self.0.state.as_ref();
         let bad = state.and_then(|state| state.find_bad(transport, fetched.digest()));

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use waybill_api::instant::Instant;
 use waybill_api::plugins::{
-    BadDigest, Generation, PluginChanged, PluginReload, PluginService, PluginUpload, Plugins, Probation,
-    TransportPlugin,
+    BadDigest, Generation, PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload,
+    Plugins, Probation, TransportPlugin,
 };
 use waybill_core::port::plugins::PluginsError;
 
@@ -17,6 +17,11 @@ impl PluginService for Fleet {
     async fn plugins(&self) -> Plugins {
         let items = self.0.entries.read().values().map(|entry| view(entry)).collect();
         Plugins { items, next_cursor: None, refused_files: self.refused_files().await }
+    }
+
+    async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {
+        let page = self.0.sandbox.0.log_book.find(name);
+        Ok(page.ok_or_else(|| PluginsError::NotFound(name.to_owned()))?.read(asked).await)
     }
 
     async fn reload(&self, transport: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
@@ -35,7 +40,7 @@ impl PluginService for Fleet {
 
     async fn upload(&self, transport: &str, upload: PluginUpload, actor: &str) -> Result<PluginChanged, PluginsError> {
         self.known(transport)?;
-        tracing::info!(%transport, %actor, bytes = upload.component.len(), "a component was handed over");
+        tracing::info!(%transport, %actor, bytes = upload.component.len(), "a component is handed over, and tried");
         let fetched = Fetched::new(upload.component.to_vec(), upload.signature);
         let reloaded = Fleet::upload(self, transport, fetched, of(upload.reload)).await;
         self.changed_to(transport, reloaded)
@@ -99,6 +104,7 @@ fn view(entry: &Entry) -> TransportPlugin {
             losses: probation.losses,
             losses_before: probation.losses_before,
         }),
+        rolled_back: life.rolled_back().map(generation),
         refused: history.iter().rev().find(|view| view.phase == Phase::Rejected.word()).cloned(),
         bad: life
             .bad_digests()

@@ -27,11 +27,11 @@ pub enum ComponentSource {
 }
 
 impl ComponentSource {
-    /// In words: `bundled:NAME` or the path.
+    /// In words: `bundled:NAME` or the path from the root, which means the same to who reads it elsewhere.
     pub fn words(&self) -> String {
         match self {
             Self::Bundled { name, .. } => format!("bundled:{name}"),
-            Self::File(path) => path.display().to_string(),
+            Self::File(path) => std::path::absolute(path).as_ref().unwrap_or(path).display().to_string(),
         }
     }
 

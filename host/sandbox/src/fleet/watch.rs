@@ -3,7 +3,7 @@
 //!
 //! A file is loaded when it has stood still for one period and its digest isn't the one that was looked at last, so that a
 //! build that writes in several steps is loaded once, and a file that is only touched isn't loaded at all. What is refused
-//! isn't tried again until the file changes, unless only room for another generation was missing.
+//! isn't tried again until the file changes, unless only room for another generation was missing, or word of what running sagas need.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +17,9 @@ use crate::verify::signature_path;
 
 /// How often files are looked at.
 pub const POLL_EVERY: Duration = Duration::from_millis(250);
+
+/// What wasn't known may be known after this: a shard is taken over in about as long.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Time, size and inode of a file and of its signature; none = it isn't there.
 type FileStamps = [Option<(SystemTime, u64, u64)>; 2];
@@ -65,6 +68,7 @@ impl Fleet {
             match self.reload(transport, Reload::default()).await {
                 // The file may never change again, and each try waits for room by itself.
                 Err(SwapError::NoRoom { .. }) => {}
+                Err(SwapError::NeedsUnknown { .. }) => tokio::time::sleep(AGAIN_AFTER).await,
                 other => break other,
             }
         };

@@ -21,6 +21,7 @@ use crate::error::SandboxError;
 use crate::grants::EgressPolicy;
 use crate::http::HttpClient;
 use crate::load::Loaded;
+use crate::log_book::LogPage;
 use crate::meters::{Bound, Meters};
 
 /// A task that failed is begun again after this, where nobody keeps account of failures.
@@ -45,11 +46,15 @@ pub(crate) struct EndpointContext {
     /// Durable state, when both asked for and granted.
     pub(crate) kv: Option<(Arc<dyn KvStore>, KvQuota)>,
     pub(crate) log: LogGate,
+    /// Its latest lines, for who follows them.
+    pub(crate) log_page: Arc<LogPage>,
     pub(crate) redactor: Redactor,
     pub(crate) guest_metrics: GuestMetrics,
     pub(crate) meters: Arc<Meters>,
     /// Instances that were lost.
     pub(crate) losses: watch::Sender<Losses>,
+    /// Instances that lanes opened, over all generations of a slot.
+    pub(crate) openings: Arc<watch::Sender<u64>>,
     /// Cancelled when the endpoint is to end.
     pub(crate) closing: CancellationToken,
     tasks: Option<Arc<dyn Tasks>>,
@@ -72,11 +77,12 @@ pub(crate) struct ContextParts<'a> {
     pub(crate) limits: PluginLimits,
     pub(crate) secret_provider: Arc<dyn SecretProvider>,
     pub(crate) kv: Option<Arc<dyn KvStore>>,
+    pub(crate) openings: Arc<watch::Sender<u64>>,
 }
 
 impl EndpointContext {
     pub(crate) fn new(parts: ContextParts<'_>) -> Result<Self, SandboxError> {
-        let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv } = parts;
+        let ContextParts { name, generation, plugin, grants, limits, secret_provider, kv, openings } = parts;
         let manifest = &plugin.inspection.manifest;
         let limits = limits.tighten(&manifest.ask.limits, &grants.limits);
         let ask = manifest.ask.net.iter().chain(&manifest.ask.http).cloned().collect();
@@ -97,11 +103,13 @@ impl EndpointContext {
             secret_provider,
             kv: kv.zip(grants.kv).filter(|_| manifest.ask.kv),
             log: LogGate::new(limits.log_per_second),
+            log_page: shared.log_book.page(name),
             redactor: Redactor::default(),
             guest_metrics: GuestMetrics::new(name),
             meters,
             limits,
             losses: watch::Sender::new(Losses::default()),
+            openings,
             closing: CancellationToken::new(),
             tasks: shared.tasks.clone(),
         })
@@ -139,6 +147,12 @@ impl EndpointContext {
         self.meters.denied.increment(1);
         if self.log.admit() {
             tracing::warn!(target: "waybill::plugin", transport = %self.name, plugin = %self.plugin, generation = self.generation, "denied: {why}");
+            self.note(None, format!("denied: {why}"));
         }
+    }
+
+    /// Keeps what the host says of the plugin among the plugin's own lines.
+    pub(crate) fn note(&self, instance: Option<u32>, message: String) {
+        self.log_page.note(self.generation, instance, message);
     }
 }

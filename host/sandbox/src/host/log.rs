@@ -1,6 +1,6 @@
 //! `log`: structured entries into the host's log, at a bounded rate.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -10,6 +10,7 @@ use waybill_bindings::api::log::{Host, Level as GuestLevel};
 use super::context::EndpointContext;
 use super::state::InstanceState;
 use crate::limits::{LOG_FIELDS_MAX, LOG_MESSAGE_BYTES_MAX};
+use crate::log_book::Entry;
 
 /// Seconds' worth of entries that may come at once.
 const BURST_SECONDS: f64 = 10.0;
@@ -54,12 +55,22 @@ impl LogGate {
     }
 }
 
-/// Writes one entry with the labels of its instance.
-pub(super) fn write(context: &EndpointContext, instance: u32, level: Level, message: &str, fields: &str) {
+/// Writes one entry with the labels of its instance. What the plugin names besides goes into the host's log as one JSON object: names
+/// of its own can't be fields there.
+pub(super) fn write(
+    context: &EndpointContext,
+    instance: u32,
+    level: Level,
+    message: String,
+    fields: BTreeMap<String, String>,
+) {
     let (transport, plugin, generation) = (&context.name, &context.plugin, context.generation);
+    // Texts by texts always make an object.
+    let object = (!fields.is_empty()).then(|| serde_json::to_string(&fields).unwrap_or_default());
+    let object = object.map(tracing::field::display);
     macro_rules! entry {
         ($level:expr) => {
-            tracing::event!(target: "waybill::plugin", $level, %transport, %plugin, generation, instance, fields, "{message}")
+            tracing::event!(target: "waybill::plugin", $level, %transport, %plugin, generation, instance, fields = object, "{message}")
         };
     }
     match level {
@@ -68,6 +79,18 @@ pub(super) fn write(context: &EndpointContext, instance: u32, level: Level, mess
         Level::INFO => entry!(Level::INFO),
         Level::WARN => entry!(Level::WARN),
         Level::ERROR => entry!(Level::ERROR),
+    }
+    let entry = Entry { level: word(level), generation, instance: Some(instance), message, fields };
+    context.log_page.write(entry);
+}
+
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::TRACE => "trace",
+        Level::DEBUG => "debug",
+        Level::INFO => "info",
+        Level::WARN => "warn",
+        Level::ERROR => "error",
     }
 }
 
@@ -101,20 +124,21 @@ impl Host for InstanceState {
             self.context.log_dropped();
             return Ok(());
         }
-        let mut text = String::new();
-        for (name, value) in fields.iter().take(LOG_FIELDS_MAX) {
-            if !text.is_empty() {
-                text.push(' ');
-            }
-            // Writing to a String can't fail. Quoted, so that a value can't look like another field.
-            let _ = write!(text, "{}={:?}", name.escape_debug(), value);
-            if text.len() > LOG_MESSAGE_BYTES_MAX * 2 {
+        let redactor = &self.context.redactor;
+        let message = redactor.clean_and_cut(message, LOG_MESSAGE_BYTES_MAX);
+        let mut room = LOG_MESSAGE_BYTES_MAX;
+        let mut kept = BTreeMap::new();
+        for (name, value) in fields.into_iter().take(LOG_FIELDS_MAX) {
+            let name = redactor.clean_and_cut(name, room);
+            room = room.saturating_sub(name.len());
+            let value = redactor.clean_and_cut(value, room);
+            room = room.saturating_sub(value.len());
+            if room == 0 {
                 break;
             }
+            kept.insert(name, value);
         }
-        let message = self.context.redactor.clean_and_cut(message, LOG_MESSAGE_BYTES_MAX);
-        let fields = self.context.redactor.clean_and_cut(text, LOG_MESSAGE_BYTES_MAX);
-        write(&self.context, self.instance, level, &message, &fields);
+        write(&self.context, self.instance, level, message, kept);
         Ok(())
     }
 

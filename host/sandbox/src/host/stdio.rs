@@ -1,5 +1,6 @@
 //! stdout and stderr of a guest, line by line into its log.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use tokio::io::AsyncWrite;
 use tracing::Level;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
-use waybill_core::one_line::one_line;
+use waybill_core::one_line::{into_one_line, one_line};
 
 use super::context::EndpointContext;
 use super::last_words::LastWords;
@@ -60,8 +61,8 @@ impl LineLog {
             last_words.hear(&one_line(&self.context.redactor.clean(text)));
         }
         if self.context.log.admit() {
-            let text = self.context.redactor.clean(text);
-            super::log::write(&self.context, self.instance, self.level, &one_line(&text), "");
+            let text = into_one_line(self.context.redactor.clean(text).into_owned());
+            super::log::write(&self.context, self.instance, self.level, text, BTreeMap::new());
         } else {
             self.context.log_dropped();
         }

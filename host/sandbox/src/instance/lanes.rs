@@ -203,10 +203,15 @@ impl Lanes {
         }
     }
 
+    /// Takes no more work: what waits in the lanes is given back, and no instance is opened any more. Calls under way go on.
+    pub(crate) fn retire(&self) {
+        self.endpoint.context.closing.cancel();
+    }
+
     /// Ends all lanes in good order within `timeout`.
     pub(crate) async fn close(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
-        self.endpoint.context.closing.cancel();
+        self.retire();
         let tasks: Vec<_> = self.handles.iter().filter_map(|handle| handle.task.lock().take()).collect();
         let all = futures::future::join_all(tasks);
         tokio::pin!(all);

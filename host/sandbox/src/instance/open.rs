@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::{Store, UpdateDeadline};
 use waybill_bindings::api::types::{CallInfo, OpenArgs, OpenPurpose, Opened, PluginError};
+use waybill_core::endpoint::MessageIds;
 use waybill_core::port::transport::CallError;
 
 use super::crash::{CpuExhausted, Crash};
@@ -40,6 +41,8 @@ pub(crate) struct Endpoint {
     pub(crate) config: String,
     pub(crate) host_id: String,
     pub(crate) instances: u32,
+    /// How ids of messages are written on the wire.
+    pub(crate) message_ids: MessageIds,
     /// What each instance is told at `open`.
     pub(crate) wants: Mutex<Wants>,
     /// Provision before the first instance serves.

@@ -76,8 +76,9 @@ impl Keeper<'_> {
             self.lane.set(LaneStatus::Opening);
             let opening = open(self.endpoint, self.lane.number, OpenPurpose::Serve, self.lane.reported.clone());
             let opened = tokio::select! {
-                opened = opening => opened,
+                biased;
                 () = context.closing.cancelled() => return,
+                opened = opening => opened,
             };
             let live = match opened {
                 Ok(live) => live,
@@ -99,6 +100,7 @@ impl Keeper<'_> {
             // Before anybody is told, so that whoever waited finds it counted.
             let counted = Counted::new(&context.meters.instances_open);
             self.told_first(Ok(()));
+            context.openings.send_modify(|count| *count = count.wrapping_add(1));
             let serving = Serving { context, lane: self.lane, inbox: self.inbox, budget: &mut self.budget };
             let ended = serve(live, serving).await;
             drop(counted);
@@ -122,6 +124,8 @@ impl Keeper<'_> {
             target: "waybill::plugin", transport = %context.name, plugin = %context.plugin, generation = context.generation,
             instance = self.lane.number, code = %crash.fault.code, reason = %crash.fault.reason, "an instance was lost"
         );
+        let told = format!("an instance was lost: {}: {}", crash.fault.code, crash.fault.reason);
+        context.note(Some(self.lane.number), told);
         crash.fault
     }
 
@@ -151,6 +155,8 @@ impl Keeper<'_> {
                     target: "waybill::plugin", transport = %context.name, plugin = %context.plugin, instance = self.lane.number,
                     kind = ?error.kind, code = %error.fault.code, reason = %error.fault.reason, "open failed"
                 );
+                let told = format!("open failed: {}: {}", error.fault.code, error.fault.reason);
+                context.note(Some(self.lane.number), told);
                 match error.kind {
                     ErrorKind::InvalidConfig | ErrorKind::Denied | ErrorKind::Unsupported => {
                         self.lane.set(LaneStatus::Refused { kind: error.kind, fault: error.fault });

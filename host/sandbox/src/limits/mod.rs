@@ -123,6 +123,12 @@ pub const ATTRIBUTE_BYTES_MAX: usize = 256;
 
 /// Longest log message, in bytes.
 pub const LOG_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Log lines of one endpoint that are kept for who follows it: a panic with what led to it.
+pub const LOG_KEPT_LINES_MAX: usize = 500;
+/// The same in bytes.
+pub const LOG_KEPT_BYTES_MAX: usize = 256 * 1024;
+/// Endpoints whose lines are kept, those that are gone included.
+pub const LOG_KEPT_ENDPOINTS_MAX: usize = 1_024;
 /// Most fields of one log entry.
 pub const LOG_FIELDS_MAX: usize = 32;
 /// Longest line taken from stdout or stderr, in bytes; longer ones are cut into several.

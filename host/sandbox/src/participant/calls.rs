@@ -105,18 +105,22 @@ impl Calls {
 
     /// Waits a while for a place.
     async fn permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, StepError> {
-        if self.endpoint.context.closing.is_cancelled() {
-            return Err(StepError::Release(Fault::new(Code::PLUGIN_CLOSED, "the participant has ended")));
+        let closing = &self.endpoint.context.closing;
+        if closing.is_cancelled() {
+            return Err(ended());
         }
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
         let _waiter = Waiter::new(&self.waiting).ok_or_else(|| busy("too many calls wait for an instance"))?;
         let until = deadline.min(Instant::now() + self.limits.wait);
-        match timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await {
-            Ok(Ok(permit)) if !self.endpoint.context.closing.is_cancelled() => Ok(permit),
-            Ok(_) => Err(StepError::Release(Fault::new(Code::PLUGIN_CLOSED, "the participant has ended"))),
-            Err(_) => Err(busy("no instance was free in the time given")),
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => Err(ended()),
+            permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()) => match permit {
+                Ok(permit) => permit.map_err(|_closed| ended()),
+                Err(_) => Err(busy("no instance was free in the time given")),
+            },
         }
     }
 
@@ -161,7 +165,12 @@ impl Calls {
         if let Some(other) = other {
             close_once(other.live, &self.endpoint.context).await;
         }
-        match timeout_at(deadline, self.open(number)).await {
+        let opened = tokio::select! {
+            biased;
+            () = self.endpoint.context.closing.cancelled() => return Err(ended()),
+            opened = timeout_at(deadline, self.open(number)) => opened,
+        };
+        match opened {
             Ok(Ok(kept)) => {
                 slot.number = None;
                 Ok(Pool::fresh(kept, number, Instant::now()))
@@ -182,6 +191,7 @@ impl Calls {
                     target: "waybill::plugin", participant = %self.endpoint.name, plugin = %context.plugin,
                     kind = ?error.kind, code = %error.fault.code, reason = %error.fault.reason, "open failed"
                 );
+                context.note(Some(number), format!("open failed: {}: {}", error.fault.code, error.fault.reason));
                 self.gate.lock().refused(Instant::now(), error.kind, &error.fault);
                 Err(OpenFailure::Told(error))
             }
@@ -202,6 +212,7 @@ impl Calls {
             target: "waybill::plugin", participant = %self.endpoint.name, plugin = %context.plugin,
             generation = context.generation, code = %crash.fault.code, reason = %crash.fault.reason, "an instance was lost"
         );
+        context.note(None, format!("an instance was lost: {}: {}", crash.fault.code, crash.fault.reason));
         self.gate.lock().lost(Instant::now(), &crash.fault);
         crash.fault
     }
@@ -221,10 +232,15 @@ impl Calls {
         }
     }
 
+    /// Takes no more calls: those that wait for an instance are given back, and none is opened any more. Calls under way go on.
+    pub(super) fn retire(&self) {
+        self.endpoint.context.closing.cancel();
+    }
+
     /// Ends warm instances, waits for calls under way, then ends those too.
     pub(super) async fn close(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
-        self.endpoint.context.closing.cancel();
+        self.retire();
         let idle = self.pool.lock().drain();
         let closing = futures::future::join_all(idle.into_iter().map(|held| self.end(Some(held))));
         let _ = timeout_at(deadline, closing).await;
@@ -309,6 +325,11 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// No guest was asked, and none of these instances will be.
+fn ended() -> StepError {
+    StepError::Release(Fault::new(Code::PLUGIN_CLOSED, "the participant has ended"))
 }
 
 /// No guest was asked: come back.

@@ -16,8 +16,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use waybill_core::code::Code;
+use waybill_core::endpoint::EndpointSettings;
 use waybill_core::port::participant::{
     Answered, Direction, Participant, StepContext, StepDone, StepError, StepInfo, StepOutput,
 };
@@ -26,7 +28,8 @@ use waybill_core::port::transport::{Fault, Health, HealthReport, PluginIdentity}
 use crate::convert;
 use crate::endpoint::EndpointSpec;
 use crate::error::SandboxError;
-use crate::instance::{Answer, Endpoint, Step, Work, other_question, read_steps};
+use crate::host::Losses;
+use crate::instance::{Answer, Endpoint, Opening, Step, Work, other_question, probe_endpoint, read_steps};
 use crate::limits::{
     PARTICIPANT_CALL_TIME, PARTICIPANT_IDLE_INSTANCES_MAX, PARTICIPANT_IDLE_TIME, PARTICIPANT_USES_MAX,
     PARTICIPANT_WAIT_MAX, STEP_INPUT_BYTES_MAX,
@@ -62,6 +65,30 @@ impl Default for ParticipantLimits {
     }
 }
 
+impl ParticipantLimits {
+    /// Those of a configured participant.
+    pub fn of(settings: &EndpointSettings) -> Self {
+        let normal = Self::default();
+        Self { call_time: settings.grants.limits.call_time.unwrap_or(normal.call_time), ..normal }
+    }
+}
+
+/// What came of a call, and whether the guest said so or the host did for it.
+pub(crate) struct StepAnswer<T> {
+    pub(crate) result: Result<T, StepError>,
+    pub(crate) by_guest: bool,
+}
+
+impl<T> StepAnswer<T> {
+    fn by_host(error: StepError) -> Self {
+        Self { result: Err(error), by_guest: false }
+    }
+
+    fn by_guest(result: Result<T, StepError>) -> Self {
+        Self { result, by_guest: true }
+    }
+}
+
 /// The steps a plugin serves, read without a network, secrets or state; names are checked.
 pub async fn participant_steps(plugin: &LoadedPlugin) -> Result<Vec<StepInfo>, SandboxError> {
     let name = plugin.manifest().name.clone();
@@ -77,7 +104,7 @@ pub async fn participant_steps(plugin: &LoadedPlugin) -> Result<Vec<StepInfo>, S
 
 /// A running participant plugin. Dropping it ends its warm instances at once, without `close`; calls under way go on.
 pub struct WasmParticipant {
-    steps: Vec<StepInfo>,
+    steps: Arc<[StepInfo]>,
     calls: Arc<Calls>,
 }
 
@@ -101,9 +128,41 @@ impl WasmParticipant {
     ) -> Result<(Arc<Self>, Result<(), SandboxError>), SandboxError> {
         let endpoint = Endpoint::new(plugin.clone(), World::Participant, spec)?;
         let steps = participant_steps(&plugin).await?;
+        let (participant, opening) = Self::over(endpoint, steps.into(), limits);
+        let opened = opening.await;
+        Ok((participant, opened))
+    }
+
+    /// The same with steps that were read before, and without waiting for the first instance: a call opens one if there is none. The
+    /// second part opens it when it is awaited, which it needn't be.
+    pub(crate) fn spawn(
+        plugin: LoadedPlugin,
+        spec: EndpointSpec,
+        steps: Arc<[StepInfo]>,
+    ) -> Result<(Arc<Self>, Opening), SandboxError> {
+        let limits = ParticipantLimits::of(&spec.settings);
+        Ok(Self::over(Endpoint::new(plugin, World::Participant, spec)?, steps, limits))
+    }
+
+    fn over(endpoint: Endpoint, steps: Arc<[StepInfo]>, limits: ParticipantLimits) -> (Arc<Self>, Opening) {
         let calls = Calls::start(endpoint, limits);
-        let opened = calls.open_first().await;
-        Ok((Arc::new(Self { steps, calls }), opened))
+        let participant = Arc::new(Self { steps, calls: Arc::clone(&calls) });
+        (participant, Box::pin(async move { calls.open_first().await }))
+    }
+
+    /// Opens one instance with purpose `probe` and closes it: whether a participant would work, while another generation serves.
+    pub(crate) async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
+        probe_endpoint(&Endpoint::new(plugin, World::Participant, spec)?).await
+    }
+
+    /// Tells of each instance that is lost.
+    pub(crate) fn losses(&self) -> watch::Receiver<Losses> {
+        self.calls.endpoint.context.losses.subscribe()
+    }
+
+    /// Takes no more calls; those under way go on.
+    pub(crate) fn retire(&self) {
+        self.calls.retire();
     }
 
     /// Lets the next call try at once what was refused or held by the breaker, e.g. after a secret has changed.
@@ -143,6 +202,56 @@ fn step(name: &str, context: &StepContext, direction: Direction, input: Bytes) -
     }
 }
 
+impl WasmParticipant {
+    /// Does a step; see [`Participant::execute`].
+    pub(crate) async fn ask_to_execute(
+        &self,
+        name: &str,
+        context: &StepContext,
+        input: Bytes,
+        timeout: Duration,
+    ) -> StepAnswer<StepDone> {
+        if let Err(error) = self.step(name, &input) {
+            return StepAnswer::by_host(error);
+        }
+        let work = Work::Execute(step(name, context, Direction::Execute, input));
+        match self.calls.call(&context.tenant, work, timeout).await {
+            Ok(Answer::Executed(result)) => StepAnswer::by_guest(result),
+            Ok(_) => StepAnswer::by_host(StepError::Retryable(other_question().fault)),
+            Err(error) => StepAnswer::by_host(error),
+        }
+    }
+
+    /// Undoes it; see [`Participant::compensate`].
+    pub(crate) async fn ask_to_compensate(
+        &self,
+        name: &str,
+        context: &StepContext,
+        input: Bytes,
+        output: Option<Bytes>,
+        timeout: Duration,
+    ) -> StepAnswer<StepOutput> {
+        match self.step(name, &input) {
+            Ok(info) if info.compensates => {}
+            Ok(_) => {
+                // A definition that names it was refused without one: the component was changed since, and may be again.
+                let reason = format!("step {name:?} has no compensation now: load a component that has it");
+                let scope = format!("fn:{}/{name}", self.calls.endpoint.name);
+                let fault = Fault::new(Code::PLUGIN_NO_COMPENSATION, reason);
+                return StepAnswer::by_host(StepError::Blocked { scope, fault });
+            }
+            Err(error) => return StepAnswer::by_host(error),
+        }
+        let step = step(name, context, Direction::Compensate, input);
+        let work = Work::Compensate { step, output: output.map(Into::into) };
+        match self.calls.call(&context.tenant, work, timeout).await {
+            Ok(Answer::Compensated(result)) => StepAnswer::by_guest(result),
+            Ok(_) => StepAnswer::by_host(StepError::Retryable(other_question().fault)),
+            Err(error) => StepAnswer::by_host(error),
+        }
+    }
+}
+
 #[async_trait]
 impl Participant for WasmParticipant {
     fn name(&self) -> &str {
@@ -154,22 +263,11 @@ impl Participant for WasmParticipant {
     }
 
     fn steps(&self) -> Vec<StepInfo> {
-        self.steps.clone()
+        self.steps.to_vec()
     }
 
     async fn execute(&self, name: &str, context: &StepContext, input: Bytes, timeout: Duration) -> Answered<StepDone> {
-        let work = || {
-            self.step(name, &input)?;
-            Ok(Work::Execute(step(name, context, Direction::Execute, input.clone())))
-        };
-        let result = match work() {
-            Ok(work) => match self.calls.call(&context.tenant, work, timeout).await {
-                Ok(Answer::Executed(result)) => result,
-                Ok(_) => Err(StepError::Retryable(other_question().fault)),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
+        let result = self.ask_to_execute(name, context, input, timeout).await.result;
         Answered { by: self.identity(), result }
     }
 
@@ -181,22 +279,7 @@ impl Participant for WasmParticipant {
         output: Option<Bytes>,
         timeout: Duration,
     ) -> Answered<StepOutput> {
-        let work = || {
-            if !self.step(name, &input)?.compensates {
-                let reason = format!("step {name:?} has no compensation: name another function to undo it");
-                return Err(StepError::Permanent(Fault::new(Code::PLUGIN_NO_COMPENSATION, reason)));
-            }
-            let step = step(name, context, Direction::Compensate, input.clone());
-            Ok(Work::Compensate { step, output: output.clone().map(Into::into) })
-        };
-        let result = match work() {
-            Ok(work) => match self.calls.call(&context.tenant, work, timeout).await {
-                Ok(Answer::Compensated(result)) => result,
-                Ok(_) => Err(StepError::Retryable(other_question().fault)),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
+        let result = self.ask_to_compensate(name, context, input, output, timeout).await.result;
         Answered { by: self.identity(), result }
     }
 

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use thiserror::Error;
 use waybill_core::code::Code;
+use waybill_core::port::step_needs::NeededStep;
 
 use super::record::{BadDigest, Why};
 use crate::error::SandboxError;
 use crate::verify::VerifyError;
+
+/// Steps that a refusal names one by one.
+const MISSING_SHOWN_MAX: usize = 10;
 
 /// A change of plugin was refused.
 #[derive(Debug, Error)]
@@ -50,6 +54,22 @@ pub enum SwapError {
         holding: Vec<u32>,
         within: Duration,
     },
+    /// Running sagas would be without something that they still call.
+    #[error(
+        "{endpoint:?} keeps its plugin: running sagas still call what would be gone, {}: give a component that serves it, or wait until \
+         they have ended (`waybill saga list`); taken by force, their calls wait until something serves them",
+        words(.missing)
+    )]
+    StepsNeeded {
+        endpoint: String,
+        /// What it lacks, by step.
+        missing: Vec<NeededStep>,
+    },
+    /// What they still call isn't known now.
+    #[error(
+        "{endpoint:?} keeps its plugin: what running sagas still call of it isn't known now, because {why}: load it again in a moment"
+    )]
+    NeedsUnknown { endpoint: String, why: String },
     /// A component can't be handed over to this transport.
     #[error(
         "the plugin of {endpoint:?} comes from {source_words}, which isn't a file of the plugins folder: set `plugins.folder`, and `plugin = \"NAME\"` for NAME.wasm in it"
@@ -75,6 +95,8 @@ impl SwapError {
             Self::ProbeFailed { .. } => Code::PLUGIN_PROBE_FAILED,
             Self::RememberedBad { .. } => Code::PLUGIN_REMEMBERED_BAD,
             Self::NoRoom { .. } => Code::PLUGIN_DRAINING,
+            Self::StepsNeeded { .. } => Code::PLUGIN_STEP_NEEDED,
+            Self::NeedsUnknown { .. } => Code::PROVIDER_UNAVAILABLE,
             Self::NotInFolder { .. } => Code::PLUGIN_NOT_IN_FOLDER,
             Self::NoPrevious { .. } => Code::PLUGIN_NO_PREVIOUS,
             Self::Closed { .. } => Code::PLUGIN_CLOSED,
@@ -87,6 +109,9 @@ impl SwapError {
             Self::Plugin(error) => error.retryable(),
             Self::Verify(error) => error.retryable(),
             Self::ProbeFailed { .. } | Self::NoRoom { .. } => true,
+            Self::NeedsUnknown { .. } => true,
+            // Sagas may take days to end: whoever wants it asks again then.
+            Self::StepsNeeded { .. } => false,
             Self::RememberedBad { .. } | Self::NotInFolder { .. } | Self::NoPrevious { .. } | Self::Closed { .. } => {
                 false
             }
@@ -97,6 +122,14 @@ impl SwapError {
     pub(super) fn why(&self) -> Why {
         Why::new(self.code(), self.to_string())
     }
+}
+
+/// What sagas still call, for people: the first of it, and how much more there is.
+fn words(missing: &[NeededStep]) -> String {
+    let mut words: Vec<String> = missing.iter().take(MISSING_SHOWN_MAX).map(ToString::to_string).collect();
+    let more = missing.len().saturating_sub(MISSING_SHOWN_MAX);
+    words.extend((more > 0).then(|| format!("and {more} more")));
+    words.join(", ")
 }
 
 /// Generations by their numbers, for people.

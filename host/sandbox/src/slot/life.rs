@@ -105,6 +105,16 @@ impl Life {
         self.previous
     }
 
+    /// The generation that was rolled back, as long as the one that came back for it is live.
+    pub fn rolled_back(&self) -> Option<&Record> {
+        let live = self.record(self.live?)?;
+        if live.why.as_ref()?.code != Code::PLUGIN_ROLLED_BACK.as_str() {
+            return None;
+        }
+        // One went when the other came.
+        self.records.iter().rev().find(|record| record.number < live.number && record.until == Some(live.since))
+    }
+
     /// The trial under way.
     pub fn probation(&self) -> Option<&Probation> {
         self.probation.as_ref()

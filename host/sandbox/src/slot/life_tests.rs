@@ -33,6 +33,22 @@ fn second(life: &mut Life) -> u32 {
 }
 
 #[test]
+fn who_was_rolled_back_is_told_until_another_takes_over() {
+    let mut life = Life::new([]);
+    let bad = second(&mut life);
+    assert_eq!(life.rolled_back(), None);
+    let (_, number) = life.prepare_return(at(101)).unwrap();
+    life.roll_back(number, &why(), at(101)).unwrap();
+    let told = life.rolled_back().unwrap();
+    assert_eq!((told.number, told.why.as_ref()), (bad, Some(&why())));
+    let refused = life.begin("c", None, Phase::Fetched, at(102));
+    life.reject(refused, why(), at(102));
+    assert_eq!(life.rolled_back().unwrap().number, bad, "a refused one takes nobody's place");
+    live(&mut life, "d", at(103));
+    assert_eq!(life.rolled_back(), None);
+}
+
+#[test]
 fn a_candidate_goes_forward_only() {
     let mut life = Life::new([]);
     let number = life.begin("a", None, Phase::Fetched, at(0));

@@ -1,8 +1,10 @@
-//! A transport, or a handler, whose plugin can be replaced while messages flow.
+//! A transport, a handler, a participant or a retry policy whose plugin can be replaced while messages and sagas flow.
 //!
 //! ```text
 //! Slot (port::transport::Transport) ── serving ──▶ Pinned: one call, one generation
-//! HandlerSlot (port::handler::Handler) ── serving ──┘
+//! HandlerSlot (port::handler::Handler) ── serving ──┤
+//! ParticipantSlot (port::participant::Participant) ─┤
+//! PolicySlot (port::backoff::BackoffPolicy) ────────┘
 //!   │ stage ─▶ Staged ─▶ swap                        Generation: a plugin with its instances and calls under way
 //!   └ Life: the pure state machine; probation: what is seen of the live generation, and what follows
 //! ```
@@ -13,9 +15,10 @@
 //! | `stage` | trying a new plugin or new settings beside what serves |
 //! | `swap` | making it live, draining the old one, going back |
 //! | `probation` | watching the live generation |
-//! | `pinned` | one call's transport or handler |
-//! | `handler` | a slot as the handler port sees it |
-//! | `served` | what a generation is started from, and what runs then: the one place that knows the two kinds |
+//! | `pinned` | what serves one call |
+//! | `handler`, `participant`, `policy` | a slot as the port of its kind sees it |
+//! | `needs` | steps that running sagas still call |
+//! | `served` | what a generation is started from, and what runs then: the one place that knows the kinds |
 //! | `generation` | instances and the calls under way on them |
 //! | `memory` | what outlives the host |
 //!
@@ -29,7 +32,10 @@ mod life;
 #[cfg(test)]
 mod life_tests;
 mod memory;
+mod needs;
+mod participant;
 mod pinned;
+mod policy;
 mod probation;
 mod record;
 mod served;
@@ -43,7 +49,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use metrics::{counter, gauge};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -67,6 +73,9 @@ pub use error::SwapError;
 pub use handler::HandlerSlot;
 pub use life::{BAD_MAX, HISTORY_MAX, Life, Probation, RolledBack};
 pub use memory::{Forgetful, SlotMemory};
+pub(crate) use needs::SagaNeeds;
+pub use participant::ParticipantSlot;
+pub use policy::PolicySlot;
 pub use record::{BadDigest, Phase, Record, Why};
 pub use stage::{StageOptions, Staged};
 pub use swap::Swapped;
@@ -92,7 +101,7 @@ impl Cause {
     }
 }
 
-/// A transport or a handler whose plugin can be replaced. Cheap to clone; the last clone ends it where it is.
+/// A plugin in one place of the configuration, which can be replaced. Cheap to clone; the last clone ends it where it is.
 #[derive(Clone)]
 pub struct Slot(Arc<Shared>);
 
@@ -103,7 +112,7 @@ struct Place {
 }
 
 struct Shared {
-    /// What logs, measurements and operators know it by: a transport's name, and `handler.NAME`.
+    /// What logs, measurements and operators know it by: a transport's name, `handler.NAME`, `participant.NAME`, `outbox.backoff`.
     name: String,
     /// Its name in the configuration.
     configured: String,
@@ -111,6 +120,8 @@ struct Shared {
     place: RwLock<Place>,
     /// Rung when the place opens.
     opened: Notify,
+    /// Instances that its lanes opened.
+    openings: Arc<watch::Sender<u64>>,
     life: Mutex<Life>,
     /// What generations that may come back are started from.
     recipes: Mutex<BTreeMap<u32, Recipe>>,
@@ -120,6 +131,7 @@ struct Shared {
     asking: AsyncMutex<()>,
     draining: Arc<Semaphore>,
     memory: Arc<dyn SlotMemory>,
+    needs: SagaNeeds,
     /// Drains, watches and rollbacks under way.
     tasks: TaskTracker,
     closed: CancellationToken,
@@ -140,12 +152,14 @@ impl Slot {
         spec: EndpointSpec,
         world: World,
         memory: Arc<dyn SlotMemory>,
+        needs: SagaNeeds,
     ) -> Result<(Self, Result<(), SandboxError>), SandboxError> {
         let (configured, policy) = (spec.settings.name.clone(), spec.settings.policy);
         let name = label(world, &configured);
         let mut life = Life::new(memory.bad(&name));
         let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
-        let recipe = Recipe { plugin, spec: EndpointSpec { generation: number, ..spec }, world };
+        let openings = Arc::clone(&spec.openings);
+        let recipe = Recipe::new(plugin, EndpointSpec { generation: number, ..spec }, world).await?;
         let (served, opened) = recipe.start().await?;
         life.go_live(number, policy.probation, clock::now());
         let generation = Generation::new(number, recipe.clone(), served);
@@ -155,12 +169,14 @@ impl Slot {
             policy: Mutex::new(policy),
             place: RwLock::new(Place { generation: Arc::clone(&generation), is_open: true }),
             opened: Notify::new(),
+            openings,
             life: Mutex::new(life),
             recipes: Mutex::new(BTreeMap::from([(number, recipe)])),
             switching: AsyncMutex::default(),
             asking: AsyncMutex::default(),
             draining: Arc::new(Semaphore::new(DRAINING_MAX)),
             memory,
+            needs,
             tasks: TaskTracker::new(),
             closed: CancellationToken::new(),
         });
@@ -172,7 +188,7 @@ impl Slot {
         Ok((Self(shared), opened))
     }
 
-    /// What operators know it by: the name of a transport, and `handler.NAME`.
+    /// What operators know it by: the name of a transport, `handler.NAME`, `participant.NAME`, or `outbox.backoff`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -193,6 +209,11 @@ impl Slot {
     /// Its generations as they stand.
     pub fn life(&self) -> Life {
         self.0.life.lock().clone()
+    }
+
+    /// Whether running sagas can do without what it serves; the error says what they still call.
+    pub async fn may_go(&self) -> Result<(), SwapError> {
+        self.0.check_needs(&[]).await
     }
 
     /// The plugin that serves.
@@ -332,6 +353,11 @@ impl Transport for Slot {
 
     async fn health(&self) -> HealthReport {
         self.0.current().served.health().await
+    }
+
+    async fn opened(&self) {
+        // Its sender is its own, so only an opening ends this.
+        let _ended = self.0.openings.subscribe().changed().await;
     }
 
     async fn provision(&self, apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {

@@ -9,14 +9,14 @@ use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, ErrorKind, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
 };
 
 use super::Shared;
 use super::generation::Hold;
 use super::served::Served;
 
-/// One call's transport or handler. While a slot with `stop-start` has nobody to serve, it waits for the next generation.
+/// One call's transport, handler, participant or policy. While a slot with `stop-start` has nobody to serve, it waits for the next generation.
 pub(super) struct Pinned {
     slot: Arc<Shared>,
     hold: OnceLock<Hold>,
@@ -32,7 +32,7 @@ impl Pinned {
     }
 
     /// The generation that serves, with what is left of a call's time; waited for at most until that is over.
-    async fn held(&self, timeout: Duration) -> Result<(&Hold, Duration), CallError> {
+    pub async fn held(&self, timeout: Duration) -> Result<(&Hold, Duration), CallError> {
         let deadline = Instant::now() + timeout;
         let hold = match self.hold.get() {
             Some(hold) => hold,
@@ -49,8 +49,13 @@ impl Pinned {
         Ok((hold, left))
     }
 
+    /// The generation that served when this was made; none while there was none.
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.get()
+    }
+
     /// Who serves this call, or served last.
-    fn served(&self) -> Served {
+    pub fn served(&self) -> Served {
         match self.hold.get() {
             Some(hold) => hold.served.clone(),
             None => self.slot.current().served.clone(),
@@ -62,6 +67,16 @@ impl Pinned {
 pub(super) fn swapping() -> CallError {
     let why = "the plugin is being replaced and its successor wasn't open in the time given";
     CallError { kind: ErrorKind::Unavailable, fault: Fault::new(Code::PLUGIN_SWAPPING, why) }
+}
+
+/// Its generation ended before an instance had the call.
+pub(super) fn is_untried(fault: &Fault) -> bool {
+    fault.code == Code::PLUGIN_CLOSED.as_str() && !fault.maybe_delivered
+}
+
+/// Why what waited for a generation that was rolled back is given back: the one that came back has it next, and nothing is held for it.
+pub(super) fn rolled_back() -> Fault {
+    Fault::new(Code::PLUGIN_SWAPPING, "the plugin was rolled back before an instance had it")
 }
 
 #[async_trait]
@@ -86,9 +101,15 @@ impl Transport for Pinned {
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let (hold, left) = self.held(timeout).await?;
+        let count = batch.len();
         let result = hold.served.transport()?.send_batch(lane, batch, left, sink).await;
         self.slot.heard(hold.number, result.as_ref().err());
-        result
+        match result {
+            Err(error) if is_untried(&error.fault) && !self.slot.closed.is_cancelled() => {
+                Ok(vec![Outcome::Release(rolled_back()); count])
+            }
+            result => result,
+        }
     }
 
     async fn health(&self) -> HealthReport {
@@ -131,10 +152,7 @@ impl Handler for Pinned {
     }
 
     fn health(&self) -> HealthReport {
-        match self.served() {
-            Served::Handler(handler) => handler.health(),
-            Served::Transport(_) => HealthReport { health: Health::Down, detail: None },
-        }
+        self.served().health_seen()
     }
 
     /// One call can't end what others use.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use waybill_core::code::Code;
-use waybill_core::port::transport::{CallError, ErrorKind, Health};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Health};
 
 use super::generation::Generation;
 use super::life::ProbationDecision;
@@ -41,13 +41,16 @@ impl Shared {
     pub(super) fn heard(self: &Arc<Self>, number: u32, error: Option<&CallError>) {
         match error {
             None => self.life.lock().served(number),
-            Some(error) if says_something_of_the_plugin(error) => {
-                let why = Why::new(&error.fault.code, &error.fault.reason);
-                let decision = self.life.lock().failed(number, &why, clock::now());
-                self.act(number, decision);
-            }
+            Some(error) if says_something_of_the_plugin(error) => self.failed(number, &error.fault),
             Some(_) => {}
         }
+    }
+
+    /// A call on a generation failed as a whole, and the plugin may be at fault.
+    pub(super) fn failed(self: &Arc<Self>, number: u32, fault: &Fault) {
+        let why = Why::new(&fault.code, &fault.reason);
+        let decision = self.life.lock().failed(number, &why, clock::now());
+        self.act(number, decision);
     }
 
     pub(super) fn act(self: &Arc<Self>, number: u32, decision: ProbationDecision) {

@@ -19,7 +19,8 @@ use crate::load::LoadedPlugin;
 /// How strict a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageOptions {
-    /// Take a component that was rolled back before, and one that finds its peer unreachable.
+    /// Take a component that was rolled back before, one that finds its peer unreachable, and one that lacks a step which running
+    /// sagas may still call.
     pub force: bool,
     /// The candidate that [`Slot::candidate`] began; none = begin one.
     pub number: Option<u32>,
@@ -99,7 +100,8 @@ impl Slot {
 
     /// Tries a plugin with settings: its configuration is checked, an instance is opened with purpose `probe` and asked for its
     /// health, and with `overlap` all instances are opened to serve. What is live isn't touched. One that was rolled back
-    /// before is refused unless forced. Waits for a while as long as [`super::DRAINING_MAX`] generations drain.
+    /// before is refused unless forced, and so is a participant's that lacks a step which running sagas may still call. Waits
+    /// for a while as long as [`super::DRAINING_MAX`] generations drain.
     pub async fn stage(
         &self,
         plugin: LoadedPlugin,
@@ -112,8 +114,11 @@ impl Slot {
             None => slot.life.lock().begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now()),
         };
         let settings = EndpointSettings { name: slot.configured.clone(), ..spec.settings };
-        let spec = EndpointSpec { settings, generation: number, ..spec };
-        let recipe = Recipe { plugin, spec, world: slot.current().recipe.world };
+        let openings = Arc::clone(&slot.openings);
+        let spec = EndpointSpec { settings, generation: number, openings, ..spec };
+        let world = slot.current().recipe.world;
+        let recipe = Recipe::new(plugin, spec, world).await.map_err(SwapError::from);
+        let recipe = recipe.inspect_err(|error| slot.refused(number, error))?;
         let mut staged = Staged { slot, number, recipe, force: options.force, served: None, room: None };
         match staged.prepare(options.room_within).await {
             Ok(()) => Ok(staged),
@@ -153,6 +158,9 @@ impl Staged {
             life.advance(self.number, Phase::Linked, clock::now());
         }
         Slot(Arc::clone(&slot)).check_bad(&digest, self.force)?;
+        if !self.force {
+            slot.check_needs(&self.recipe.steps).await?;
+        }
         let room = Arc::clone(&slot.draining).acquire_owned();
         self.room = tokio::select! {
             room = timeout(room_within, room) => match room {
@@ -167,6 +175,10 @@ impl Staged {
             () = slot.closed.cancelled() => Err(SwapError::Closed { endpoint }),
         };
         tried?;
+        if !self.force {
+            // Sagas may have begun meanwhile.
+            slot.check_needs(&self.recipe.steps).await?;
+        }
         if self.force && slot.life.lock().forget_bad(&digest) {
             slot.memory.bad_no_more(&slot.name, &digest);
         }

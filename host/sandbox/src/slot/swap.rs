@@ -126,8 +126,10 @@ impl Shared {
         let (_, number) = self.life.lock().prepare_return(clock::now()).ok_or_else(none)?;
         let spec = EndpointSpec { generation: number, ..earlier.spec.clone() };
         let recipe = Recipe { spec, ..earlier };
+        let failed = self.current();
         let opened = async {
             if self.policy.lock().reload == ReloadPolicy::StopStart {
+                failed.served.retire();
                 let within = self.current().drain_timeout();
                 // What fails isn't waited for as long as what works.
                 self.stop(if cause == Cause::Automatic { within.min(FAILED_DRAIN) } else { within }).await;
@@ -148,6 +150,8 @@ impl Shared {
         // What was worth going back to is what a restart may go back to.
         self.memory.good(name, &recipe.plugin);
         self.install(Generation::new(number, recipe, served), None);
+        // Behind the exchange: what is given back goes to the one that came back.
+        failed.served.retire();
         if let Some(bad) = &rolled.bad {
             self.memory.now_bad(name, bad);
         }

@@ -56,8 +56,31 @@ fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// Adds a suggestion to serde's text about an unknown name.
+/// Says in words what readers of numbers say in types.
+fn plain(message: &str) -> Option<String> {
+    if matches!(message, "invalid digit found in string" | "cannot parse integer from empty string") {
+        return Some("it isn't a whole number".to_owned());
+    }
+    if message.starts_with("number too ") {
+        return Some("the number is out of range".to_owned());
+    }
+    let (found, wanted) = message.rsplit_once(", expected ")?;
+    let wanted = match wanted {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        _ => return None,
+    };
+    let found = found.replace("invalid type: ", "").replace("invalid value: ", "");
+    let found = found.replace("floating point ", "").replace("integer ", "");
+    Some(format!("it must be {wanted}, not {found}"))
+}
+
+/// Adds a suggestion to serde's text about an unknown name, and words for types.
 pub fn remedy(message: &str) -> String {
+    if let Some(plain) = plain(message) {
+        return plain;
+    }
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let [unknown, known @ ..] = quoted.as_slice() else { return message.to_owned() };
     let what = if message.contains("unknown field `") {
@@ -111,6 +134,22 @@ mod tests {
         let problem = value::<Outer>("{\"list\":[{\"note\":7}]}").unwrap_err();
         assert_eq!(problem.at.path.as_deref(), Some("list[0].note"));
         assert!(!problem.detail.contains("at line"), "{}", problem.detail);
+    }
+
+    #[test]
+    fn no_type_of_a_library_is_told() {
+        for (text, told) in [
+            ("invalid digit found in string", "it isn't a whole number"),
+            ("number too large to fit in target type", "the number is out of range"),
+            ("invalid type: floating point `1.5`, expected u32", "it must be a whole number, 0 or more, not `1.5`"),
+            ("invalid value: integer `-1`, expected u32", "it must be a whole number, 0 or more, not `-1`"),
+            (
+                "invalid type: string \"a\", expected a text or an integer",
+                "invalid type: string \"a\", expected a text or an integer",
+            ),
+        ] {
+            assert_eq!(remedy(text), told);
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Bulk acts as answers.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 use waybill_api::dead_letters::DeadLetterView;
 use waybill_api::instant::Instant;
+use waybill_api::messages::MessageView;
 use waybill_api::sagas::SagaView;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::transact::{Operation, OperationState, Refusal};
@@ -14,9 +17,10 @@ use waybill_core::port::transact::{Operation, OperationState, Refusal};
 pub struct OperationOut {
     /// ULID that the host made.
     pub id: String,
-    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`.
+    /// On dead letters `replay`, `quarantine` or `purge`; on sagas `pause`, `resume`, `cancel`, `kill`, `retry` or `accept`; on messages
+    /// `cancel_messages` or `reschedule_messages`.
     pub kind: String,
-    /// What it selects, among what died, or which sagas started, before `created_at`.
+    /// What it selects, among what died, was enqueued, or which sagas started, before `created_at`.
     pub filter: String,
     /// Of a retry: from which step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,6 +28,9 @@ pub struct OperationOut {
     /// Of a retry: which way stuck sagas go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: when they go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Instant>,
     /// Tenant it is confined to; null = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -35,8 +42,9 @@ pub struct OperationOut {
     pub state: OperationStateOut,
     /// How many matched when it began.
     pub matched: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
-    /// entered the order before this instant nothing was counted; it is worked on all the same.
+    /// Set when the counting ended after a bounded number of messages. `matched` is then a lower bound. Dead letters are counted the latest
+    /// first: of what entered the order before this instant nothing was counted; messages that wait as they are listed: it is the instant of
+    /// the last one; it is worked on all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
     /// How many are done.
@@ -78,6 +86,7 @@ impl From<Operation> for OperationOut {
             filter: operation.filter,
             step: operation.step,
             mode: operation.mode,
+            not_before: operation.not_before.map(Instant),
             tenant: operation.tenant,
             rate: operation.rate,
             reason: operation.reason,
@@ -108,8 +117,9 @@ pub struct DryRun {
     pub dry_run: bool,
     /// How many match now.
     pub matched: u64,
-    /// Set when the counting ended after a bounded number of dead letters, the latest first. `matched` is then a lower bound: of what
-    /// entered the order before this instant nothing was counted.
+    /// Set when the counting ended after a bounded number of messages. `matched` is then a lower bound. Dead letters are counted the latest
+    /// first: of what entered the order before this instant nothing was counted; messages that wait as they are listed: it is the instant of
+    /// the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<Instant>,
     /// The first of them, in the order they would be taken.
@@ -117,11 +127,35 @@ pub struct DryRun {
 }
 
 /// One that a bulk act would concern.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Concerned {
     /// A dead letter, without payload.
     DeadLetter(Box<DeadLetterView>),
     /// A saga, without steps.
     Saga(Box<SagaView>),
+    /// A message, without payload.
+    Message(Box<MessageView>),
+}
+
+impl PartialSchema for Concerned {
+    fn schema() -> RefOr<Schema> {
+        // A message that died has all that a message has: it is of two of them.
+        let forms = [DeadLetterView::name(), SagaView::name(), MessageView::name()];
+        let forms = forms.into_iter().map(Ref::from_schema_name);
+        let about =
+            "One that a bulk act would concern: a dead letter or a message without payload, or a saga without steps.";
+        forms.fold(AnyOfBuilder::new(), AnyOfBuilder::item).description(Some(about)).into()
+    }
+}
+
+impl ToSchema for Concerned {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((DeadLetterView::name().into_owned(), DeadLetterView::schema()));
+        schemas.push((SagaView::name().into_owned(), SagaView::schema()));
+        schemas.push((MessageView::name().into_owned(), MessageView::schema()));
+        DeadLetterView::schemas(schemas);
+        SagaView::schemas(schemas);
+        MessageView::schemas(schemas);
+    }
 }

@@ -14,15 +14,17 @@ use waybill_core::port::saga::RetryMode;
 use super::post::Messages;
 use super::statements::Statements;
 
-/// A message to enqueue, for clients and for the OpenAPI document. The server itself reads it with
-/// [`super::message::MessageFields`], which takes the names of the source documents too.
+// For clients and for the document. The server itself reads it with `super::message::MessageFields`, which takes the names of
+// the source documents too.
+/// A message to enqueue, with either `payload` or `payload_base64`.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewMessage)]
 pub struct NewMessageJson {
     /// Where to: `http:<url>`, `https://...`, `bus:<subject>` or `custom:<name>`.
     pub topic: String,
-    /// Any JSON; its bytes are sent as they are. Required unless `payload_base64` is given.
+    /// Any JSON that all readers read alike (numbers within 64-bit floating point, no half surrogate pairs, each name once in an
+    /// object); its bytes are sent as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Box<RawValue>>,
@@ -97,7 +99,7 @@ pub struct TransactionIn {
     pub events: Vec<JointEventBody>,
 }
 
-/// A business transaction, for clients and for the OpenAPI document.
+/// A business transaction: statements, messages and events, at least one of them.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Transaction)]
@@ -149,6 +151,20 @@ pub enum OperationKind {
     Retry,
     /// Of sagas: accept a stuck compensation as it is; takes a `reason`.
     Accept,
+    /// Of messages that wait: take back.
+    #[serde(rename = "cancel_messages")]
+    CancelMessages,
+    /// Of messages that wait for a retry or for their time: move to the instant `not_before`.
+    #[serde(rename = "reschedule_messages")]
+    RescheduleMessages,
+}
+
+/// What bulk acts are done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    DeadLetters,
+    Sagas,
+    Messages,
 }
 
 impl OperationKind {
@@ -163,23 +179,29 @@ impl OperationKind {
             Self::Kill => "kill",
             Self::Retry => "retry",
             Self::Accept => "accept",
+            Self::CancelMessages => "cancel_messages",
+            Self::RescheduleMessages => "reschedule_messages",
         }
     }
 
-    /// Whether it is done to sagas; else to dead letters.
-    pub fn is_on_sagas(self) -> bool {
-        !matches!(self, Self::Replay | Self::Quarantine | Self::Purge)
+    /// What it is done to.
+    pub fn concern(self) -> Concern {
+        match self {
+            Self::Replay | Self::Quarantine | Self::Purge => Concern::DeadLetters,
+            Self::CancelMessages | Self::RescheduleMessages => Concern::Messages,
+            Self::Pause | Self::Resume | Self::Cancel | Self::Kill | Self::Retry | Self::Accept => Concern::Sagas,
+        }
     }
 }
 
-/// A bulk act on dead letters or on sagas.
+/// A bulk act on dead letters, on sagas or on messages.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartOperation {
     /// What is done to each that matches.
     pub kind: OperationKind,
-    /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, by the conditions of their list. To take all,
-    /// write `id=*`.
+    /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, of messages those that wait, by the conditions of
+    /// their lists. To take all, write `id=*`.
     pub filter: String,
     /// Of a retry: from which step, of paused sagas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,6 +209,9 @@ pub struct StartOperation {
     /// Of a retry: which way stuck sagas go on; `compensate` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RetryMode>,
+    /// Of a `reschedule_messages`: the instant; one in the past means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Instant>,
     /// Confined to this tenant; absent = all that the credential allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use waybill_api::headers::HeadersJson;
+use waybill_core::json_text::{Unreadable, check};
 use waybill_core::port::saga::{ReplyFailure, RetryMode, StartSaga};
 use waybill_core::saga::event::{Failure, StepDirection};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::limits::{NAME_BYTES_MAX, TIMEOUT_MAX, TIMEOUT_MIN};
 
-use super::scalars::is_too_deep;
 use crate::limits::{FAULT_CODE_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::problem::Problem;
 
@@ -30,8 +30,8 @@ impl Default for AnyJson {
 impl<'de> Deserialize<'de> for AnyJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw: &RawValue = Deserialize::deserialize(deserializer)?;
-        if is_too_deep(raw.get()) {
-            return Err(de::Error::custom(format_args!("it is nested deeper than {JSON_DEPTH_MAX}: flatten it")));
+        if let Err(why @ Unreadable::TooDeep { .. }) = check(raw.get(), JSON_DEPTH_MAX) {
+            return Err(de::Error::custom(format_args!("{why}: flatten it")));
         }
         Json::parse(raw.get()).map(Self).map_err(de::Error::custom)
     }

@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
+use waybill_core::json_text::check;
 
 use crate::limits::JSON_DEPTH_MAX;
 
@@ -48,11 +49,8 @@ pub(super) struct Json(pub(super) Bytes);
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw: &RawValue = Deserialize::deserialize(deserializer)?;
-        if is_too_deep(raw.get()) {
-            return Err(de::Error::custom(format_args!(
-                "the payload is nested deeper than {JSON_DEPTH_MAX}: send it as payload_base64"
-            )));
-        }
+        check(raw.get(), JSON_DEPTH_MAX)
+            .map_err(|why| de::Error::custom(format_args!("{why}; or send the payload as payload_base64")))?;
         Ok(Self(Bytes::copy_from_slice(raw.get().as_bytes())))
     }
 }
@@ -77,29 +75,4 @@ impl<'de> Deserialize<'de> for Base64 {
         }
         deserializer.deserialize_str(Base64Visitor)
     }
-}
-
-/// Whether JSON text is nested deeper than [`JSON_DEPTH_MAX`].
-pub(super) fn is_too_deep(json: &str) -> bool {
-    // Most payloads haven't as many brackets altogether, which is quickly counted.
-    if json.bytes().filter(|b| matches!(b, b'{' | b'[')).count() <= JSON_DEPTH_MAX {
-        return false;
-    }
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' if !quoted => {
-                depth += 1;
-                if depth > JSON_DEPTH_MAX {
-                    return true;
-                }
-            }
-            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    false
 }

@@ -27,25 +27,36 @@ pub fn settle_item(asked: SettleItemBody, tenant: Tenant) -> Result<SettleItem, 
     only(asked.next_attempt_at.is_some(), "next_attempt_at", &[SettleWord::Nack, SettleWord::Release])?;
     only(asked.receipt.is_some(), "receipt", &[SettleWord::Ack])?;
     only(asked.lease_ms.is_some(), "lease_ms", &[SettleWord::Renew])?;
+    only(asked.lease_seconds.is_some(), "lease_seconds", &[SettleWord::Renew])?;
     let at = asked.next_attempt_at.map(|at| at.0);
     let wish = match asked.result {
         SettleWord::Ack => SettleWish::Ack { receipt: receipt(asked.receipt)? },
         SettleWord::Nack => SettleWish::Nack { fault: fault(asked.error)?, next_attempt_at: at },
         SettleWord::Dead => SettleWish::Dead { fault: fault(asked.error)? },
         SettleWord::Release => SettleWish::Release { not_before: at },
-        SettleWord::Renew => SettleWish::Renew { lease: asked.lease_ms.map(lease).transpose()? },
+        SettleWord::Renew => SettleWish::Renew { lease: lease(asked.lease_ms, asked.lease_seconds)? },
     };
     Ok(SettleItem { id: asked.id, tenant, token: asked.token, wish })
 }
 
-/// The length of a lease.
-pub fn lease(ms: u64) -> Result<Duration, Problem> {
-    let time = Duration::from_millis(ms);
+/// The length of a lease, if one is asked for, in milliseconds or in the seconds of the lease protocol.
+pub fn lease(ms: Option<u64>, seconds: Option<u64>) -> Result<Option<Duration>, Problem> {
+    let (field, number, unit) = match (ms, seconds) {
+        (None, None) => return Ok(None),
+        (Some(ms), None) => ("lease_ms", ms, 1),
+        (None, Some(seconds)) => ("lease_seconds", seconds, 1_000),
+        (Some(_), Some(_)) => {
+            let text = "lease_ms and lease_seconds say the same: give one of them";
+            return Err(Problem::invalid(text.to_owned()).at("lease_seconds"));
+        }
+    };
+    let time = Duration::from_millis(number.saturating_mul(unit));
     if (LEASE_MIN..=LEASE_MAX).contains(&time) {
-        return Ok(time);
+        return Ok(Some(time));
     }
-    let (least, most) = (LEASE_MIN.as_millis(), LEASE_MAX.as_millis());
-    Err(Problem::invalid(format!("lease_ms is {ms}: take {least} to {most}, and renew")).at("lease_ms"))
+    let unit = u128::from(unit);
+    let (least, most) = (LEASE_MIN.as_millis().div_ceil(unit), LEASE_MAX.as_millis() / unit);
+    Err(Problem::invalid(format!("{field} is {number}: take {least} to {most}, and renew")).at(field))
 }
 
 fn receipt(text: Option<String>) -> Result<Option<String>, Problem> {
@@ -105,6 +116,17 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_the_lease_protocol_are_taken() {
+        let wish = item(r#"{"outbox_id":"a","token":"t","result":"ack","memory_id":"m-7"}"#).unwrap();
+        assert_eq!(wish, SettleWish::Ack { receipt: Some("m-7".to_owned()) });
+        let wish = item(r#"{"outbox_id":"a","token":"t","result":"renew","lease_seconds":90}"#).unwrap();
+        assert_eq!(wish, SettleWish::Renew { lease: Some(Duration::from_secs(90)) });
+        assert_eq!(lease(None, Some(60)), Ok(Some(Duration::from_secs(60))));
+        let id = r#"{"id":"a","outbox_id":"a","token":"t","result":"ack"}"#;
+        assert!(serde_json::from_str::<SettleItemBody>(id).is_err(), "one id is enough");
+    }
+
+    #[test]
     fn fields_that_dont_go_with_the_result_are_refused() {
         for (text, field) in [
             (r#"{"id":"a","token":"t","result":"ack","error":"x"}"#, "error"),
@@ -112,6 +134,9 @@ mod tests {
             (r#"{"id":"a","token":"t","result":"nack","receipt":"x"}"#, "receipt"),
             (r#"{"id":"a","token":"t","result":"ack","lease_ms":1000}"#, "lease_ms"),
             (r#"{"id":"a","token":"t","result":"renew","lease_ms":1}"#, "lease_ms"),
+            (r#"{"id":"a","token":"t","result":"renew","lease_seconds":0}"#, "lease_seconds"),
+            (r#"{"id":"a","token":"t","result":"renew","lease_seconds":1,"lease_ms":1000}"#, "lease_seconds"),
+            (r#"{"id":"a","token":"t","result":"ack","lease_seconds":1}"#, "lease_seconds"),
             (r#"{"id":"a","token":"t","result":"nack","error":{"code":"not a code"}}"#, "error"),
         ] {
             assert_eq!(item(text).unwrap_err().at.path.as_deref(), Some(field), "{text}");

@@ -3,6 +3,7 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use waybill_api::act_reason::ActReason;
 use waybill_api::dead_letters::{DeadGroupView, DeadLetterView, Quarantine, Replay, Replayed};
 use waybill_api::instant::Instant;
 use waybill_api::list::List;
@@ -178,6 +179,13 @@ pub(crate) async fn edit(
     drop(share);
     let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
     json(status, &done)
+}
+
+/// The reason in a body that may be left out.
+pub(super) async fn act_reason(app: &App, request: Request) -> Result<String, Problem> {
+    let ActReason { reason } = body::json_or_default(app, request).await?;
+    note("reason", &reason, NOTE_BYTES_MAX)?;
+    Ok(reason)
 }
 
 /// Bounds a note or a reason.

@@ -110,6 +110,8 @@ pub(crate) async fn release(State(app): State<App>, caller: Caller, request: Req
 }
 
 /// Renew the lease of an idempotency key
+///
+/// For who works longer than the lease that it asked for. A stale token is refused.
 #[utoipa::path(post, path = "/v1/idempotency/renew", tag = "idempotency", operation_id = "renewKey", request_body = RenewKey,
     responses((status = 200, description = "It is reserved for longer.", body = SettledKey), Problems),
     extensions(("x-waybill-permission" = json!("send"))))]

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use waybill_api::act_reason::ActReason;
 use waybill_api::list::List;
 use waybill_api::messages::{Enqueued, MessageView, Reschedule};
 use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
 
+use super::dead_letters::{act_reason, note};
 use super::ok;
 use super::query::{Cursors, ListQuery, TenantQuery, page, query};
 use super::requested_message::RequestedMessage;
@@ -19,7 +21,7 @@ use crate::caller::{Caller, traceparent};
 use crate::idempotency_key::{self, Execution, Reply};
 use crate::json::requests::PostMessagesJson;
 use crate::json::{decode, post};
-use crate::limits::BULK_BODY_BYTES_MAX;
+use crate::limits::{BULK_BODY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -107,21 +109,24 @@ pub(crate) async fn show(
 ///
 /// Unless it is being sent or finished.
 #[utoipa::path(post, path = "/v1/messages/{id}/cancel", tag = "messages", operation_id = "cancelMessage",
-    params(("id" = String, Path, description = "Message id."), TenantQuery),
+    params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Option<ActReason>,
     responses((status = 200, description = "The cancelled message.", body = MessageView), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn cancel(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let requested = RequestedMessage::read(caller, id, &uri, Missing::Message)?;
-    let found = app.service.cancel(&requested.tenant, &requested.id, requested.caller.name()).await;
+    let requested = RequestedMessage::read(caller, id, request.uri(), Missing::Message)?;
+    let reason = act_reason(&app, request).await?;
+    let found = app.service.cancel(&requested.tenant, &requested.id, &reason, requested.caller.name()).await;
     requested.answer(found)
 }
 
 /// Move a waiting message to another instant
+///
+/// Of one that waits for a retry or for its time. What is ready, being sent or ended is refused.
 #[utoipa::path(post, path = "/v1/messages/{id}/reschedule", tag = "messages", operation_id = "rescheduleMessage",
     params(("id" = String, Path, description = "Message id."), TenantQuery), request_body = Reschedule,
     responses((status = 200, description = "The message.", body = MessageView), Problems),
@@ -133,8 +138,9 @@ pub(crate) async fn reschedule(
     request: Request,
 ) -> Result<Response, Problem> {
     let requested = RequestedMessage::read(caller, id, request.uri(), Missing::Message)?;
-    let body: Reschedule = body::json(&app, request).await?;
-    let found =
-        app.service.reschedule(&requested.tenant, &requested.id, body.not_before.0, requested.caller.name()).await;
+    let Reschedule { not_before, reason } = body::json(&app, request).await?;
+    note("reason", &reason, NOTE_BYTES_MAX)?;
+    let RequestedMessage { tenant, id, caller, .. } = &requested;
+    let found = app.service.reschedule(tenant, id, not_before.0, &reason, caller.name()).await;
     requested.answer(found)
 }

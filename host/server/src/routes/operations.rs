@@ -1,4 +1,4 @@
-//! `/v1/operations`: bulk acts on dead letters and on sagas.
+//! `/v1/operations`: bulk acts on dead letters, on sagas and on messages.
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -10,7 +10,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::missing::Missing;
-use waybill_core::port::service::OperationRequest;
+use waybill_core::port::service::{MessageState, OperationRequest};
 use waybill_core::port::transact::Operation;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::limits::NOTE_BYTES_MAX as SAGA_NOTE_BYTES_MAX;
@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::body;
 use crate::caller::{Caller, now};
 use crate::json::operations::{Concerned, DryRun, OperationOut};
-use crate::json::requests::{OperationKind, StartOperation};
+use crate::json::requests::{Concern, OperationKind, StartOperation};
 use crate::json::saga_requests::name;
 use crate::limits::{NOTE_BYTES_MAX, OPERATION_RATE_MAX, SAMPLE_MAX};
 use crate::openapi::Problems;
@@ -33,7 +33,7 @@ use crate::problem::Problem;
 ///
 /// On the dead letters that match now, of all kinds; of sagas among them the failed compensation is tried again, and received
 /// messages are stored for their consumers again, events sent through their relays. A purge takes messages only, with `kind=inbox` received
-/// ones, or with `kind=event` events. Or on the sagas that match now and haven't ended. It goes on after a crash, keeps the order of each key, and
+/// ones, or with `kind=event` events. Or on the sagas that match now and haven't ended, or on the messages that match now and wait. It goes on after a crash, keeps the order of each key, and
 /// can be cancelled.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
     responses(
@@ -45,17 +45,26 @@ use crate::problem::Problem;
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: StartOperation = body::json(&app, request).await?;
     check(&asked)?;
-    if asked.kind.is_on_sagas() {
-        // Refused here where nobody would act.
-        service(&app)?;
-        let (filter, tenant) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
-        return match asked.dry_run {
-            true => ok(&dry_run_of_sagas(&app, filter).await?),
-            false => begin(&app, &caller, asked, tenant).await,
-        };
-    }
-    let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
+    let tenant = match asked.kind.concern() {
+        Concern::Sagas => {
+            // Refused here where nobody would act.
+            service(&app)?;
+            let (filter, tenant) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
+            return match asked.dry_run {
+                true => ok(&dry_run_of_sagas(&app, filter).await?),
+                false => begin(&app, &caller, asked, tenant).await,
+            };
+        }
+        Concern::DeadLetters | Concern::Messages => caller.scope(asked.tenant.as_deref(), &asked.filter)?,
+    };
     let filter = effective_filter(asked.kind, &asked.filter)?;
+    if asked.dry_run && asked.kind.concern() == Concern::Messages {
+        let moved_to = asked.not_before.map(|at| at.0);
+        let found = app.service.waiting_messages(tenant.as_ref(), &filter, moved_to, SAMPLE_MAX).await?;
+        let sample = found.sample.into_iter().map(|message| Concerned::Message(Box::new(message))).collect();
+        let counted_since = found.counted_since.map(Instant);
+        return ok(&DryRun { dry_run: true, matched: found.matched, counted_since, sample });
+    }
     if asked.dry_run {
         let counted = app.service.count_dead(tenant.as_ref(), &filter).await?;
         let found = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
@@ -88,6 +97,7 @@ async fn begin(app: &App, caller: &Caller, asked: StartOperation, tenant: Option
         filter: asked.filter,
         step: asked.step,
         mode: asked.mode,
+        not_before: asked.not_before.map(|at| at.0),
         tenant,
         rate: asked.rate,
         reason: asked.reason,
@@ -115,6 +125,8 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 }
 
 /// Show a bulk act
+///
+/// How far it got: what matched, what was done, and what failed with which code.
 #[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", operation_id = "showOperation",
     params(("id" = String, Path, description = "Operation id.")),
     responses((status = 200, description = "How it stands.", body = OperationOut), Problems),
@@ -150,14 +162,26 @@ async fn visible(app: &App, caller: &Caller, id: &str) -> Result<Operation, Prob
 }
 
 fn check(asked: &StartOperation) -> Result<(), Problem> {
-    note("reason", &asked.reason, if asked.kind.is_on_sagas() { SAGA_NOTE_BYTES_MAX } else { NOTE_BYTES_MAX })?;
+    note(
+        "reason",
+        &asked.reason,
+        if asked.kind.concern() == Concern::Sagas { SAGA_NOTE_BYTES_MAX } else { NOTE_BYTES_MAX },
+    )?;
     if asked.filter.trim().is_empty() {
-        let what = if asked.kind.is_on_sagas() { "saga" } else { "dead letter" };
+        let what = match asked.kind.concern() {
+            Concern::DeadLetters => "dead letter",
+            Concern::Sagas => "saga",
+            Concern::Messages => "message",
+        };
         return Err(Problem::invalid(format!("filter is empty: to take every {what}, write \"id=*\"")).at("filter"));
     }
     if asked.kind != OperationKind::Retry && (asked.step.is_some() || asked.mode.is_some()) {
         let field = if asked.step.is_some() { "step" } else { "mode" };
         return Err(Problem::invalid(format!("{field} is for kind \"retry\": leave it out")).at(field));
+    }
+    if (asked.kind == OperationKind::RescheduleMessages) != asked.not_before.is_some() {
+        let text = "not_before goes with kind \"reschedule_messages\", and only with it: it says when the messages go";
+        return Err(Problem::invalid(text).at("not_before"));
     }
     asked.step.as_deref().map_or(Ok(()), |step| name("step", step))?;
     if asked.kind == OperationKind::Accept && asked.reason.trim().is_empty() {
@@ -178,9 +202,17 @@ fn check(asked: &StartOperation) -> Result<(), Problem> {
 const NO_PURGE: &str = "stuck sagas aren't purged: what they did would stay done and nobody would know; end them with a \
                         reason (POST /v1/sagas/{id}/accept, `waybill saga accept --filter`)";
 
-/// The filter with what the kind implies: quarantined dead letters are replayed by their id only (`semantics.md` §2).
+/// The filter with what the kind implies: quarantined dead letters are replayed by their id only (`semantics.md` §2), and of messages
+/// only those that wait can be acted on.
 fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
+    if kind.concern() == Concern::Messages {
+        if parsed.state.as_ref().is_some_and(|state| !state.matches(MessageState::Pending.word())) {
+            let text = "only messages that wait can be acted on: leave out state=, or write state=pending";
+            return Err(Problem::invalid(text).at("filter"));
+        }
+        return Ok(format!("{filter} state=pending"));
+    }
     if kind == OperationKind::Purge {
         // Received ones and events are purged where nothing else is meant.
         let kinds = [DeadKind::Message, DeadKind::Inbox, DeadKind::Event];
@@ -211,6 +243,16 @@ mod tests {
         assert_eq!(of(OperationKind::Replay, "state=quarantined"), Err(400));
         assert_eq!(of(OperationKind::Quarantine, "state=*"), Err(400));
         assert_eq!(of(OperationKind::Purge, "state=quarantined"), Ok("state=quarantined kind=message".into()));
+    }
+
+    #[test]
+    fn an_act_on_messages_takes_those_that_wait() {
+        let of =
+            |filter| effective_filter(OperationKind::CancelMessages, filter).map_err(|problem| problem.code.status());
+        assert_eq!(of("topic=bus:x waits=schedule"), Ok("topic=bus:x waits=schedule state=pending".into()));
+        assert_eq!(of("state=pend*"), Ok("state=pend* state=pending".into()));
+        assert_eq!(of("state=done"), Err(400));
+        assert_eq!(of("state=scheduled"), Err(400));
     }
 
     #[test]

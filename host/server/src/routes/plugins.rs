@@ -6,16 +6,18 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use waybill_api::plugins::{PluginChanged, PluginReload, PluginRollback, PluginService, PluginUpload, Plugins};
+use waybill_api::plugins::{
+    PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginRollback, PluginService, PluginUpload, Plugins,
+};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::plugins::PluginsError;
 
-use super::ok;
 use super::query::query;
+use super::{ok, workers};
 use crate::app::App;
 use crate::body;
 use crate::caller::Caller;
-use crate::limits::{COMPONENT_BYTES_MAX, NOTE_BYTES_MAX};
+use crate::limits::{COMPONENT_BYTES_MAX, LOG_WAIT_MAX, NOTE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
@@ -29,13 +31,29 @@ const SIGNATURE: &str = "waybill-signature";
 pub(crate) struct UploadQuery {
     /// Digest that the component must have.
     sha256: Option<String>,
-    /// Take a component that was rolled back before, one whose peer can't be reached, and one that serves already.
+    /// Take a component that was rolled back before, one whose peer can't be reached, one that serves already, and one that lacks a step
+    /// which running sagas may still call.
     force: bool,
+}
+
+/// Which lines of a log.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LogQuery {
+    /// Those behind this number; 0 = all that are kept.
+    after: u64,
+    /// Most lines, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Answer when there is a line, or after so many milliseconds.
+    #[param(minimum = 0, maximum = 20000)]
+    wait_ms: u64,
 }
 
 /// List plugins
 ///
-/// The plugin of each transport with its generations: who serves, who would come back, what was refused and why. Paths and reasons are
+/// Each plugin with its generations: who serves, who would come back, what was refused and why. Paths and reasons are
 /// for credentials of all tenants.
 #[utoipa::path(get, path = "/v1/plugins", tag = "plugins", operation_id = "listPlugins",
     responses((status = 200, description = "The plugins.", body = Plugins), Problems),
@@ -58,7 +76,8 @@ fn brief(mut plugins: Plugins) -> Plugins {
         plugin.fallback = None;
         let bad = plugin.bad.iter_mut().map(|bad| &mut bad.reason);
         bad.for_each(String::clear);
-        let generations = [Some(&mut plugin.live), plugin.previous.as_mut(), plugin.refused.as_mut()];
+        let generations =
+            [Some(&mut plugin.live), plugin.previous.as_mut(), plugin.refused.as_mut(), plugin.rolled_back.as_mut()];
         for generation in generations.into_iter().flatten().chain(&mut plugin.history) {
             generation.reason = None;
         }
@@ -66,12 +85,12 @@ fn brief(mut plugins: Plugins) -> Plugins {
     plugins
 }
 
-/// Reload a transport's plugin
+/// Reload a plugin
 ///
 /// Reads its component from its source again, verifies and tries it beside the one that serves, and makes it live. What is under
 /// way ends on the old one. A refusal changes nothing.
 #[utoipa::path(post, path = "/v1/plugins/{name}/reload", tag = "plugins", operation_id = "reloadPlugin",
-    params(("name" = String, Path, description = "Transport.")), request_body = PluginReload,
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = PluginReload,
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(
@@ -86,11 +105,11 @@ pub(crate) async fn reload(
     ok(&done)
 }
 
-/// Roll a transport's plugin back
+/// Roll a plugin back
 ///
 /// To the generation before, which is still loaded. The component that was live isn't used again unless forced.
 #[utoipa::path(post, path = "/v1/plugins/{name}/rollback", tag = "plugins", operation_id = "rollBackPlugin",
-    params(("name" = String, Path, description = "Transport.")), request_body = PluginRollback,
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = PluginRollback,
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn roll_back(
@@ -109,10 +128,10 @@ pub(crate) async fn roll_back(
 
 /// Hand a component over
 ///
-/// For a transport whose plugin is a file of the plugins folder: it is verified, tried, written there, and made live. Its
+/// For a plugin that is a file of the plugins folder: it is verified, tried, written there, and made live. Its
 /// signature goes in the header `waybill-signature`: `ed25519 PUBLIC-KEY SIGNATURE`.
 #[utoipa::path(put, path = "/v1/plugins/{name}/component", tag = "plugins", operation_id = "uploadPlugin",
-    params(("name" = String, Path, description = "Transport."), UploadQuery),
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`."), UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component."),
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
@@ -136,6 +155,35 @@ pub(crate) async fn upload(
     let done = plugins.upload(&transport, upload, caller.name()).await.map_err(refused)?;
     drop(received.share);
     ok(&done)
+}
+
+/// Read a plugin's log
+///
+/// What a plugin wrote lately, and what the host said of it: instances that were lost, grants that were missing. Its name is what logs and
+/// measurements know it by: that of a transport, `handler.CONSUMER`, `participant.NAME`, `source.NAME` or `outbox.backoff`. With `wait_ms` it is answered when
+/// there is a line, or after that time; when many callers wait already after a second at most, or at once. Whoever asks again with `next`
+/// as `after` follows the log. Only so many lines are kept: the host's own log has all of them.
+#[utoipa::path(get, path = "/v1/plugins/{name}/log", tag = "plugins", operation_id = "readPluginLog",
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`."), LogQuery),
+    responses((status = 200, description = "The lines, oldest first.", body = PluginLog), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn log(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked: LogQuery = query(request.uri())?;
+    let limit = asked.limit.unwrap_or(PAGE_DEFAULT);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!("limit is {limit}: take 1 to {PAGE_MAX}")).at("limit"));
+    }
+    let wait = workers::within(asked.wait_ms, LOG_WAIT_MAX)?;
+    let plugins = plugins(&app, &name)?;
+    let (place, wait) = workers::waiting(&app, &caller, wait);
+    let lines = plugins.log(&name, PluginLogAsked { after: asked.after, limit, wait }).await.map_err(refused)?;
+    drop(place);
+    ok(&lines)
 }
 
 fn plugins<'a>(app: &'a App, transport: &str) -> Result<&'a Arc<dyn PluginService>, Problem> {

@@ -3,26 +3,17 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::Uri;
+use waybill_api::act_reason::ActReason;
 use waybill_api::list::List;
-use waybill_api::quarantine::{QuarantineAct, QuarantinedContentView, QuarantinedView, RestoredRow};
+use waybill_api::quarantine::{QuarantinedContentView, QuarantinedView, RestoredRow};
 
+use super::dead_letters::act_reason;
 use super::ok;
 use super::query::{Cursors, NoQuery, QuarantineQuery, page, query};
 use crate::app::App;
-use crate::body;
 use crate::caller::Caller;
-use crate::limits::NOTE_BYTES_MAX;
 use crate::openapi::Problems;
 use crate::problem::Problem;
-
-async fn reason(app: &App, request: Request) -> Result<String, Problem> {
-    let asked: QuarantineAct = body::json_or_default(app, request).await?;
-    if asked.reason.len() > NOTE_BYTES_MAX {
-        let text = format!("reason has {} bytes, at most {NOTE_BYTES_MAX} are taken", asked.reason.len());
-        return Err(Problem::invalid(text).at("reason"));
-    }
-    Ok(asked.reason)
-}
 
 /// List rows in quarantine
 ///
@@ -57,7 +48,7 @@ pub(crate) async fn show(State(app): State<App>, Path(id): Path<String>, uri: Ur
 /// It is read again first; one that still can't be read stays (409). Messages that were in the order enter it anew, behind what is
 /// there, and may be delivered twice. Audited.
 #[utoipa::path(post, path = "/v1/quarantine/{id}/restore", tag = "quarantine", operation_id = "restoreQuarantined",
-    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<QuarantineAct>,
+    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<ActReason>,
     responses((status = 200, description = "Where it went.", body = RestoredRow), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn restore(
@@ -67,7 +58,7 @@ pub(crate) async fn restore(
     request: Request,
 ) -> Result<Response, Problem> {
     let NoQuery {} = query(request.uri())?;
-    let reason = reason(&app, request).await?;
+    let reason = act_reason(&app, request).await?;
     ok(&app.service.restore_row(&id, &reason, caller.name()).await?)
 }
 
@@ -76,7 +67,7 @@ pub(crate) async fn restore(
 /// For good. What stood for it (an idempotency key, say, or a message's id) is free again. Audited, with its content if that is
 /// below 16 KiB. Answers what it was.
 #[utoipa::path(post, path = "/v1/quarantine/{id}/drop", tag = "quarantine", operation_id = "dropQuarantined",
-    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<QuarantineAct>,
+    params(("id" = String, Path, description = "Its name in quarantine.")), request_body = Option<ActReason>,
     responses((status = 200, description = "It was this.", body = QuarantinedContentView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn drop_row(
@@ -86,6 +77,6 @@ pub(crate) async fn drop_row(
     request: Request,
 ) -> Result<Response, Problem> {
     let NoQuery {} = query(request.uri())?;
-    let reason = reason(&app, request).await?;
+    let reason = act_reason(&app, request).await?;
     ok(&app.service.drop_row(&id, &reason, caller.name()).await?)
 }

@@ -5,7 +5,13 @@ use http::Uri;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
+use waybill_core::audit::AuditQuery;
+use waybill_core::glob::Glob;
+use waybill_core::ids::Tenant;
+use waybill_core::outbox::filter::{INSTANTS, instant};
 use waybill_core::port::dead::DeadKind;
+use waybill_core::port::service::ServiceError;
+use waybill_core::time::UnixMillis;
 
 use crate::cursor;
 use crate::json::decode;
@@ -40,7 +46,8 @@ pub(crate) struct DeadQuery {
 pub(crate) struct ListQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=parked code=NATS.* age>1h`. Of dead letters also
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* age>1h
+    /// since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes. Of dead letters also
     /// `kind=message`, `kind=saga`, `kind=inbox`, `kind=event`, of stuck sagas `definition=order step=charge`, of received messages
     /// `consumer=ship source=shop context=sales`, and of events `relay=bus`.
     #[serde(default)]
@@ -142,6 +149,65 @@ pub(crate) struct FilterQuery {
     /// Conditions that all hold.
     #[serde(default)]
     pub filter: String,
+}
+
+/// Which lines of the audit trail. What is given as parameters has to hold beside the filter.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditParameters {
+    /// Conditions that all hold: `actor=ann kind=Message* object=order-17 since=2026-12-01T14:00:00Z until=2026-12-02 age<1h`.
+    #[serde(default)]
+    pub filter: String,
+    /// What happened; `*` stands for anything: `TxDead`, `Saga*`. Not beside `kind=` in the filter.
+    pub kind: Option<String>,
+    /// What it happened to: the id of a message, a saga or an operation, or a name, as it is. Not beside `object=` in the filter.
+    pub id: Option<String>,
+    /// Only this tenant's; a credential of several has to name one.
+    pub tenant: Option<String>,
+    /// Not before this instant, in RFC 3339, or the beginning of this day (UTC).
+    pub since: Option<String>,
+    /// Before this instant, in RFC 3339, or the beginning of this day (UTC).
+    pub until: Option<String>,
+    /// From `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+impl AuditParameters {
+    /// What they ask of the trail for a tenant; none = for all.
+    pub fn wanted(&self, tenant: Option<Tenant>, now: UnixMillis) -> Result<AuditQuery, Problem> {
+        let mut wanted = AuditQuery::parse(&self.filter, now).map_err(ServiceError::Filter)?;
+        once(&mut wanted.kind, self.kind.as_deref().map(Glob::new), "kind", "kind")?;
+        once(&mut wanted.object, self.id.as_deref().map(Glob::literal), "id", "object")?;
+        // Of two the narrower one holds; nothing is before none.
+        wanted.since = wanted.since.max(at(self.since.as_deref(), "since")?);
+        let until = at(self.until.as_deref(), "until")?;
+        wanted.until = wanted.until.into_iter().chain(until).min();
+        wanted.tenant = tenant;
+        Ok(wanted)
+    }
+}
+
+/// Takes up a condition that the filter hasn't.
+fn once(slot: &mut Option<Glob>, given: Option<Glob>, parameter: &str, field: &str) -> Result<(), Problem> {
+    let Some(given) = given else { return Ok(()) };
+    if given.exact() == Some("") {
+        return Err(Problem::invalid(format!("query parameter {parameter}: it needs a value")).at(parameter));
+    }
+    if slot.replace(given).is_some() {
+        let twice = format!("query parameter {parameter}: {field}= is in the filter, too; say it once");
+        return Err(Problem::invalid(twice).at(parameter));
+    }
+    Ok(())
+}
+
+/// Reads an instant as filters do.
+fn at(text: Option<&str>, parameter: &str) -> Result<Option<UnixMillis>, Problem> {
+    let wrong = || Problem::invalid(format!("query parameter {parameter}: it takes {INSTANTS}")).at(parameter);
+    text.map(|text| instant(text).ok_or_else(wrong)).transpose()
 }
 
 /// The latest of something.

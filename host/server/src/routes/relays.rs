@@ -3,15 +3,16 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::Uri;
+use waybill_api::act_reason::ActReason;
 use waybill_api::list::List;
-use waybill_api::relays::{Overtaken, RelayAct, RelayDetailView, RelayPlace, RelayStatus, SeekRelay, StreamEnd};
+use waybill_api::relays::{Overtaken, RelayDetailView, RelayPlace, RelayStatus, SeekRelay, StreamEnd};
 use waybill_core::ids::{RelayName, Tenant};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::streams::{RelayDetail, RelayView, SeekRequest, SeekTo};
 use waybill_core::streams::access::StreamRight;
 use waybill_core::streams::name::StreamKey;
 
-use super::dead_letters::note;
+use super::dead_letters::{act_reason, note};
 use super::ok;
 use super::query::{Cursors, RangesQuery, page, query};
 use super::streams::{named, service};
@@ -97,7 +98,7 @@ fn may_see(caller: &Caller, stream: &StreamKey) -> bool {
 ///
 /// What is under way ends first. It stays paused when the host starts again.
 #[utoipa::path(post, path = "/v1/relays/{name}/pause", tag = "relays", operation_id = "pauseRelay",
-    params(("name" = String, Path, description = "Relay.")), request_body = Option<RelayAct>,
+    params(("name" = String, Path, description = "Relay.")), request_body = Option<ActReason>,
     responses((status = 200, description = "The relay.", body = RelayStatus), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn pause(
@@ -106,8 +107,8 @@ pub(crate) async fn pause(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked = why(&app, request).await?;
-    let view = service(&app)?.pause_relay(&relay(&name)?, caller.name(), &asked.reason).await?;
+    let reason = act_reason(&app, request).await?;
+    let view = service(&app)?.pause_relay(&relay(&name)?, caller.name(), &reason).await?;
     ok(&seen(&caller, view))
 }
 
@@ -115,7 +116,7 @@ pub(crate) async fn pause(
 ///
 /// One that was paused, or that a refusal or an overtaken range stopped.
 #[utoipa::path(post, path = "/v1/relays/{name}/resume", tag = "relays", operation_id = "resumeRelay",
-    params(("name" = String, Path, description = "Relay.")), request_body = Option<RelayAct>,
+    params(("name" = String, Path, description = "Relay.")), request_body = Option<ActReason>,
     responses((status = 200, description = "The relay.", body = RelayStatus), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn resume(
@@ -124,15 +125,9 @@ pub(crate) async fn resume(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked = why(&app, request).await?;
-    let view = service(&app)?.resume_relay(&relay(&name)?, caller.name(), &asked.reason).await?;
+    let reason = act_reason(&app, request).await?;
+    let view = service(&app)?.resume_relay(&relay(&name)?, caller.name(), &reason).await?;
     ok(&seen(&caller, view))
-}
-
-async fn why(app: &App, request: Request) -> Result<RelayAct, Problem> {
-    let asked: RelayAct = body::json_or_default(app, request).await?;
-    note("reason", &asked.reason, NOTE_BYTES_MAX)?;
-    Ok(asked)
 }
 
 /// Go on elsewhere in a stream
@@ -152,7 +147,7 @@ pub(crate) async fn seek(
     let asked: SeekRelay = body::json(&app, request).await?;
     note("reason", &asked.reason, NOTE_BYTES_MAX)?;
     let to = match (asked.after, asked.to) {
-        (Some(after), None) => SeekTo::After(after),
+        (Some(after), None) => SeekTo::After(after.into()),
         (None, Some(StreamEnd::Earliest)) => SeekTo::Earliest,
         (None, Some(StreamEnd::Latest)) => SeekTo::Latest,
         _ => return Err(Problem::invalid("say either `after` a number or `to` earliest or latest").at("after")),

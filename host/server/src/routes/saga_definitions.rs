@@ -29,6 +29,23 @@ pub(crate) struct DefineQuery {
     /// Check only, and say what would happen: `?dry_run`, or `?dry_run=true`.
     #[serde(default, deserialize_with = "switch")]
     dry_run: bool,
+    /// For a check: sub-sagas that would be defined before it, as `name@version`, separated by commas.
+    #[serde(default)]
+    given: String,
+}
+
+/// Reads definitions as `name@version`, separated by commas.
+fn given(text: &str) -> Result<Vec<(String, u32)>, Problem> {
+    let one = |one: &str| {
+        let (name, version) = one.split_once('@')?;
+        Some((name.to_owned(), version.parse().ok().filter(|version| *version > 0)?))
+    };
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let read = |part: &str| {
+        let why = || Problem::invalid(format!("{part:?} isn't a definition: write name@version")).at("given");
+        one(part).ok_or_else(why)
+    };
+    parts.map(read).collect()
 }
 
 /// Query of the list of definitions.
@@ -82,7 +99,8 @@ pub(crate) async fn define(State(app): State<App>, caller: Caller, request: Requ
     let Received { bytes, media, share } = body::definition(&app, request, DEFINITION_BYTES_MAX).await?;
     let format = if media == Some(Media::Toml) { DefinitionFormat::Toml } else { DefinitionFormat::Json };
     let text = decode::utf8(&bytes)?.to_owned();
-    let define = Define { text, format, dry_run: asked.dry_run, actor: caller.name().to_owned() };
+    let given = given(&asked.given)?;
+    let define = Define { text, format, dry_run: asked.dry_run, given, actor: caller.name().to_owned() };
     let done = SagaDefined::from(service(&app)?.define(define).await?);
     drop(share);
     if !done.created || done.dry_run {

@@ -112,8 +112,8 @@ pub(crate) async fn read(
     let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &stream.tenant))?;
     ok(&StreamEvents {
         items: event::envelopes(&found.events)?,
-        first_seq: found.first,
-        last_seq: found.last,
+        first_seq: found.first.into(),
+        last_seq: found.last.into(),
         next_after: found.next_after.to_string(),
         end: found.is_end,
     })
@@ -213,7 +213,7 @@ pub(crate) async fn purge(
     let TenantQuery { tenant } = query(&uri)?;
     let asked: PurgeStream = body::json_or_default(&app, request).await?;
     let act = act(&caller, &name, tenant.as_deref(), asked.dry_run, asked.reason)?;
-    let done = service(&app)?.purge(&act, asked.before).await;
+    let done = service(&app)?.purge(&act, asked.before.map(u64::from)).await;
     let done = done.map_err(|error| caller.missed(error, tenant.as_deref(), &act.stream.tenant))?;
     ok(&StreamActedView::of(&act.stream, act.is_plan, done))
 }

@@ -3,16 +3,18 @@
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use waybill_api::list::List;
-use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, WhoAmI};
+use waybill_api::status::{AuditView, Check, CheckStatus, Liveness, Readiness, Welcome, WhoAmI};
 use waybill_core::code::Code;
+use waybill_core::ids::Tenant;
 
-use super::query::{NoQuery, TailQuery, page, query};
+use super::query::{AuditParameters, Cursors, NoQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
+use crate::approval::page as approval_page;
 use crate::auth::{Permission, Tenants};
-use crate::caller::Caller;
+use crate::caller::{Caller, bounded, now};
 use crate::codes::{self, ErrorPage};
 use crate::limits::PROBE_TIMEOUT;
 use crate::openapi::Problems;
@@ -21,18 +23,27 @@ use crate::scrape;
 
 /// Show the audit trail
 ///
-/// Newest first.
-#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(TailQuery),
-    responses((status = 200, description = "The latest events.", body = List<AuditView>), Problems),
+/// Newest first: what people and the host did. Events of messages and sagas (`TxBegin`, `TxRetry`, `TxDead`, `TxReplay`) come
+/// among it where a kind of theirs or an object is asked for.
+#[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(AuditParameters),
+    responses((status = 200, description = "A page of it.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
-    let asked: TailQuery = query(&uri)?;
+    let asked: AuditParameters = query(&uri)?;
     let limit = page(asked.limit)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    ok(&List::whole(app.service.audit(tenant.as_ref(), limit).await?))
+    bounded(&asked.filter)?;
+    let wanted = asked.wanted(tenant.clone(), now())?;
+    let filter = format!("{:?} {:?} {:?} {:?} {:?}", asked.kind, asked.id, asked.since, asked.until, asked.filter);
+    let cursors = Cursors::of("audit", tenant.as_ref().map(Tenant::as_str), &filter);
+    let inner = cursors.read(asked.cursor.as_deref())?;
+    let found = app.service.audit(&wanted, inner.as_deref(), limit).await?;
+    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }
 
 /// Tell who the caller is
+///
+/// As the host sees it, by the token of the request; without tokens everybody is `local`.
 #[utoipa::path(get, path = "/v1/whoami", tag = "system", operation_id = "whoAmI",
     responses((status = 200, description = "Name, tenants and roles.", body = WhoAmI), Problems),
     extensions(("x-waybill-permission" = json!("any"))))]
@@ -47,6 +58,39 @@ pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Res
         roles: caller.0.roles(),
         auth: if app.auth.is_some() { "token" } else { "none" }.to_owned(),
     })
+}
+
+/// Say what answers here
+///
+/// JSON, or a short text where `accept` asks for HTML, as browsers do.
+#[utoipa::path(get, path = "/", tag = "system", operation_id = "welcome",
+    responses((status = 200, description = "Where to go on.", body = Welcome), Problems),
+    extensions(("x-waybill-permission" = json!("public"))))]
+pub(crate) async fn welcome(State(app): State<App>, headers: HeaderMap, uri: Uri) -> Result<Response, Problem> {
+    let NoQuery {} = query(&uri)?;
+    let welcome = Welcome {
+        service: "waybill".to_owned(),
+        version: app.version.clone(),
+        openapi: "/openapi.json".to_owned(),
+        ready: "/readyz".to_owned(),
+        errors: "/errors/{code}".to_owned(),
+        command_line: "waybill status --url ADDRESS".to_owned(),
+    };
+    if !approval_page::is_wanted(&headers) {
+        return ok(&welcome);
+    }
+    let Welcome { version, openapi, ready, errors, command_line, .. } = welcome;
+    let text = format!(
+        "This is a Waybill host, version {version}.\n\n\
+         {openapi}  the API's document\n\
+         {ready}        whether the host is ready, and why not\n\
+         {errors} what an error code means\n\n\
+         There is no page to work with here: run `{command_line}` with this address, or `waybill --help`.\n\
+         The folder docs/ that Waybill comes with explains the rest.\n"
+    );
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    Ok(response)
 }
 
 /// Whether the process answers
@@ -92,6 +136,8 @@ pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Res
 }
 
 /// Metrics in Prometheus text
+///
+/// `docs/operations.md` has every one with its labels and what to do about it. Needs a token where the host has tokens.
 #[utoipa::path(get, path = "/metrics", tag = "system", operation_id = "metrics",
     responses((status = 200, description = "The exposition.", body = String, content_type = "text/plain"), Problems),
     extensions(("x-waybill-permission" = json!("metrics"))))]
@@ -103,6 +149,8 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
 }
 
 /// This document
+///
+/// What clients are generated from. Nothing in it depends on the caller.
 #[utoipa::path(get, path = "/openapi.json", tag = "system", operation_id = "openapi",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
@@ -121,7 +169,14 @@ pub(crate) async fn openapi(State(app): State<App>) -> Response {
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn error_page(Path(code): Path<String>, uri: Uri) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
-    let entry = codes::of_answer(&code)
-        .ok_or_else(|| Problem::new(Code::HTTP_NOT_FOUND, format!("there is no error code {code:?}")))?;
+    let entry = codes::of_answer(&code).ok_or_else(|| {
+        let why = match code.strip_prefix("HTTP.").is_some_and(|number| number.parse::<http::StatusCode>().is_ok()) {
+            true => format!(
+                "{code} is what a receiver answered: HTTP.STATUS in docs/errors says what becomes of the message"
+            ),
+            false => format!("there is no error code {code:?} that this API answers; docs/errors has all codes"),
+        };
+        Problem::new(Code::HTTP_NOT_FOUND, why)
+    })?;
     ok(&ErrorPage::from(entry))
 }

@@ -2,9 +2,11 @@
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use waybill_api::act_reason::ActReason;
 use waybill_api::list::List;
 use waybill_api::transports::{Provision, Provisioned, TransportView};
 
+use super::dead_letters::act_reason;
 use super::ok;
 use crate::app::App;
 use crate::body;
@@ -31,28 +33,34 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
 ///
 /// What is under way ends; the rest waits.
 #[utoipa::path(post, path = "/v1/transports/{name}/pause", tag = "transports", operation_id = "pauseTransport",
-    params(("name" = String, Path, description = "Transport.")),
+    params(("name" = String, Path, description = "Transport.")), request_body = Option<ActReason>,
     responses((status = 200, description = "The transport.", body = TransportView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn pause(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    ok(&app.service.pause(&name, caller.name()).await?)
+    let reason = act_reason(&app, request).await?;
+    ok(&app.service.pause(&name, &reason, caller.name()).await?)
 }
 
 /// Go on sending through a transport
+///
+/// What waited goes in its order. One that isn't paused stays as it is.
 #[utoipa::path(post, path = "/v1/transports/{name}/resume", tag = "transports", operation_id = "resumeTransport",
-    params(("name" = String, Path, description = "Transport.")),
+    params(("name" = String, Path, description = "Transport.")), request_body = Option<ActReason>,
     responses((status = 200, description = "The transport.", body = TransportView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn resume(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    ok(&app.service.resume(&name, caller.name()).await?)
+    let reason = act_reason(&app, request).await?;
+    ok(&app.service.resume(&name, &reason, caller.name()).await?)
 }
 
 /// Ask a transport how it is

@@ -8,6 +8,7 @@ use http::{HeaderValue, header};
 use waybill_api::workers::{
     CheckDedup, ClaimBody, ClaimRequest, Claimed, DedupChecked, SettleBody, SettleItem, SettleRequest, Settled,
 };
+use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
 use waybill_core::route::Pattern;
 
@@ -35,16 +36,12 @@ use crate::problem::Problem;
 pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: ClaimBody = body::json(&app, request).await?;
     worker(&asked.worker_id)?;
-    let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
-    if wait > CLAIM_WAIT_MAX {
-        let most = CLAIM_WAIT_MAX.as_millis();
-        return Err(Problem::invalid(format!("wait_ms is {}: take up to {most}", wait.as_millis())).at("wait_ms"));
-    }
+    let wait = within(asked.wait_ms.unwrap_or(0), CLAIM_WAIT_MAX)?;
     let (place, within) = waiting(&app, &caller, wait);
     let topic = asked.topic.map(|text| Pattern::parse(&text)).transpose();
     let request = ClaimRequest {
         limit: count("limit", asked.limit.unwrap_or(CLAIM_DEFAULT))?,
-        lease: asked.lease_ms.map(lease).transpose()?.unwrap_or(LEASE_DEFAULT),
+        lease: lease(asked.lease_ms, asked.lease_seconds)?.unwrap_or(LEASE_DEFAULT),
         topic: topic.map_err(|error| Problem::invalid(error.to_string()).at("topic"))?,
         tenants: caller.tenants(asked.tenant.as_deref())?,
         worker: asked.worker_id,
@@ -60,8 +57,18 @@ pub(crate) async fn claim(State(app): State<App>, caller: Caller, request: Reque
     Ok(answer)
 }
 
-/// How long a claim may wait of what it asked for, and its place meanwhile.
-fn waiting(app: &App, caller: &Caller, wait: Duration) -> (Option<Place>, Duration) {
+/// A wait that is asked for.
+pub(super) fn within(wait_ms: u64, most: Duration) -> Result<Duration, Problem> {
+    let wait = Duration::from_millis(wait_ms);
+    if wait > most {
+        let most = most.as_millis();
+        return Err(Problem::invalid(format!("wait_ms is {wait_ms}: take up to {most}")).at("wait_ms"));
+    }
+    Ok(wait)
+}
+
+/// How long a caller may wait of what it asked for, and its place meanwhile.
+pub(super) fn waiting(app: &App, caller: &Caller, wait: Duration) -> (Option<Place>, Duration) {
     if wait.is_zero() {
         return (None, wait);
     }
@@ -86,6 +93,10 @@ pub(crate) async fn settle(State(app): State<App>, caller: Caller, request: Requ
     let asked: SettleBody = body::json(&app, request).await?;
     if let Some(name) = &asked.worker_id {
         worker(name)?;
+    }
+    if let Some(name) = &asked.tenant {
+        // Also where each item names its own.
+        Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?;
     }
     count("items", asked.items.len())?;
     let mut items: Vec<SettleItem> = Vec::with_capacity(asked.items.len());

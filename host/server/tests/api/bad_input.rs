@@ -6,10 +6,11 @@ use axum::body::Body;
 use http::{Method, Request};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
+use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, get, post, with};
+use crate::support::{Api, get, post, token, with};
 
 /// Path, body, status, code, path of the field, words of the detail.
 type Row = (&'static str, &'static str, u16, &'static str, Option<&'static str>, &'static str);
@@ -86,6 +87,19 @@ async fn a_syntax_fault_has_line_and_column() {
     assert_eq!((problem["line"].as_u64(), problem["column"].as_u64()), (Some(2), Some(14)), "{problem}");
 }
 
+/// POL-047-001 of source document 5.
+#[tokio::test]
+async fn a_message_without_an_event_type_is_refused_as_invalid_outbox_and_nothing_of_its_request_is_taken() {
+    let api = Api::open().await;
+    let good = r#"{"topic":"bus:orders.created","payload":1}"#;
+    let bad = r#"{"topic":"bus:orders.created","payload":1,"event_type":""}"#;
+    for body in [bad.to_owned(), format!(r#"{{"messages":[{good},{bad}]}}"#)] {
+        let answer = api.post("/v1/messages", body.clone()).await;
+        assert_eq!(answer.problem(), (400, "INVALID_OUTBOX".to_owned()), "{body}: {}", answer.text);
+    }
+    assert_eq!(api.get("/v1/messages").await.json()["items"], serde_json::json!([]));
+}
+
 #[tokio::test]
 async fn bad_query_strings_are_refused() {
     let api = Api::open().await;
@@ -117,13 +131,32 @@ async fn bad_query_strings_are_refused() {
     assert!(api.reached().is_empty());
 }
 
+/// Who opens the bare address hears what answers there, with a token or without.
+#[tokio::test]
+async fn the_bare_address_says_what_answers_and_where_to_go_on() {
+    for tokens in [None, Some(vec![token("a", &["acme"], &[Role::Viewer])])] {
+        let api = Api::with(tokens, Limits::default()).await;
+        let told = api.get("/").await;
+        assert_eq!((told.status.as_u16(), told.json()["service"].as_str()), (200, Some("waybill")));
+        assert_eq!(told.json()["openapi"], "/openapi.json");
+        let page = api.send(with(get("/"), "accept", "text/html,*/*;q=0.8")).await;
+        assert!(page.header("content-type").starts_with("text/plain"), "{}", page.text);
+        for words in ["This is a Waybill host", "/openapi.json", "/readyz", "waybill status --url"] {
+            assert!(page.text.contains(words), "{}", page.text);
+        }
+    }
+}
+
 #[tokio::test]
 async fn unknown_addresses_and_methods_are_problems_too() {
     let api = Api::open().await;
-    for path in ["/", "/v1", "/v1/message", "/v2/messages", "/v1/messages/a/b", "/errors"] {
+    for path in ["/v1", "/v1/message", "/v2/messages", "/v1/messages/a/b", "/errors"] {
         assert_eq!(api.get(path).await.problem(), (404, "HTTP.NOT_FOUND".into()), "{path}");
     }
     assert_eq!(api.get("/errors/NO.SUCH").await.problem(), (404, "HTTP.NOT_FOUND".into()));
+    let receivers = api.get("/errors/HTTP.422").await;
+    assert_eq!(receivers.problem(), (404, "HTTP.NOT_FOUND".into()));
+    assert!(receivers.json()["detail"].as_str().unwrap().contains("HTTP.STATUS in docs/errors"), "{}", receivers.text);
     for (method, path, allowed) in [
         (Method::DELETE, "/v1/messages", "GET,HEAD,POST"),
         (Method::PUT, "/v1/messages/a", "GET,HEAD"),

@@ -23,7 +23,7 @@ const DEFINITION: &str = r#"{"name":"probe","version":1,"steps":[{"name":"reserv
 const SHIPPING: &str = "name = \"shipping\"\nversion = 1\n[[steps]]\nname = \"book\"\naction = \"bus:ship.book\"\n";
 
 const EVENT: &str = r#"{"resource_type":"TASK","resource_id":"t","op":"CREATE","schema_version":1}"#;
-const IMPORTED: &str = r#"{"event_id":"e","ts_ms":1700000000123,"stream":"task","seq":1,"resource_type":"TASK","resource_id":"t","op":"CREATE","schema_version":1}"#;
+const IMPORTED: &str = r#"{"event_id":"e","ts_ms":1700000000123,"stream":"task","seq":"1","resource_type":"TASK","resource_id":"t","op":"CREATE","schema_version":1}"#;
 
 /// What a request is about, and what it says.
 struct Example {
@@ -48,7 +48,7 @@ fn whole(fresh: &str) -> NewMessage {
 pub async fn example(host: &InMemoryHost, method: &str, template: &str, tenant: &str) -> Request<Body> {
     let fresh = format!("x-{}", ulid::Ulid::new());
     // An earlier one may have paused it.
-    host.outbox.resume("http", "ann").await.unwrap();
+    host.outbox.resume("http", "", "ann").await.unwrap();
     let Example { id, body } = match template {
         path if path.starts_with("/v1/messages") => messages(host, path, tenant, &fresh).await,
         path if path.starts_with("/v1/dead-letters") => dead_letters(host, path, tenant, &fresh).await,
@@ -122,6 +122,7 @@ async fn operations(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) 
         filter: format!("id={fresh}-*"),
         step: None,
         mode: None,
+        not_before: None,
         tenant: Some(Tenant::new(tenant).unwrap()),
         rate: Some(1),
         reason: "over".to_owned(),
@@ -223,6 +224,10 @@ async fn others(host: &InMemoryHost, path: &str, tenant: &str) -> Example {
             if path.ends_with("rollback") {
                 host.plugins.reload("http", PluginReload::default(), "ann").await.unwrap();
             }
+            about("")
+        }
+        "/v1/plugins/{name}/log" => {
+            host.plugins.writes("http", "warn", "the peer closed the connection", &[("peer", "127.0.0.1:9")]);
             about("")
         }
         "/v1/plugins/{name}/component" => saying("", format!("\0asm{}", ulid::Ulid::new())),

@@ -1,6 +1,5 @@
 //! gRPC over the whole router and over a real connection. The client knows the proto file and nothing of the host's messages.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,8 +26,8 @@ use waybill_core::streams::reading::PageError;
 use waybill_server::auth::{Role, TokenRecord};
 use waybill_server::limits::{Limits, READINESS_KEPT};
 use waybill_server::server::{Parts, Server};
+use waybill_testkit::fake_streams::piece;
 
-use crate::fake_streams::piece;
 use crate::live::Live;
 use crate::support::{Api, host, parts, token};
 
@@ -239,7 +238,7 @@ async fn every_end_has_its_status() {
         ),
     ] {
         let api = Api::open().await;
-        *api.streams().script.lock() = Some(VecDeque::from([Err(end_of_it)]));
+        api.streams().plays([Err(end_of_it)]);
         let status = end(ask(&api, SUBSCRIBE, r#"selector{by_stream_prefix:""}"#).await).await;
         assert!(status.code() == code && names(&status, word), "{status:?}");
         assert!(code != Code::OutOfRange || names(&status, "first_seq"), "{status:?}");
@@ -451,8 +450,7 @@ async fn a_subscription_goes_on_over_a_connection_until_the_host_goes_away() {
     let mut live = Live::start(Limits::default(), Duration::from_secs(600)).await;
     let streams = Arc::clone(&live.hindrance.streams);
     *streams.waits.lock() = true;
-    *streams.script.lock() =
-        Some(VecDeque::from([Ok(vec![piece("default", "task", 4)]), Ok(vec![piece("default", "task", 5)])]));
+    streams.plays([Ok(vec![piece("default", "task", 4)]), Ok(vec![piece("default", "task", 5)])]);
     let service = connected(&live).await;
     let mut answers = call(service, "", SUBSCRIBE, r#"selector{by_streams{names:"task"}}"#).await.unwrap();
     for seq in [4, 5] {

@@ -17,6 +17,7 @@ use waybill_api::quarantine::*;
 use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
+use waybill_core::audit::AuditQuery;
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Settings};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
@@ -28,10 +29,10 @@ use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, Statement};
 use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
+use waybill_testkit::fake_streams::FakeStreams;
 use waybill_testkit::memory_host::InMemoryHost;
 
 use crate::fake_inbound::FakeInbound;
-use crate::fake_streams::FakeStreams;
 
 /// Nothing is in the way until a test says so.
 #[derive(Default)]
@@ -147,8 +148,9 @@ hindered! {
     MessageService {
         fn message(tenant: &Tenant, id: &str) -> MessageView;
         fn messages(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<MessageView>;
-        fn cancel(tenant: &Tenant, id: &str, actor: &str) -> MessageView;
-        fn reschedule(tenant: &Tenant, id: &str, not_before: UnixMillis, actor: &str) -> MessageView;
+        fn cancel(tenant: &Tenant, id: &str, reason: &str, actor: &str) -> MessageView;
+        fn waiting_messages(tenant: Option<&Tenant>, filter: &str, moved_to: Option<UnixMillis>, sample: usize) -> WaitingView;
+        fn reschedule(tenant: &Tenant, id: &str, not_before: UnixMillis, reason: &str, actor: &str) -> MessageView;
     }
     DeadLetterService {
         fn dead_letters(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<DeadLetterView>;
@@ -198,8 +200,8 @@ hindered! {
         fn drop_row(id: &str, reason: &str, actor: &str) -> QuarantinedContentView;
     }
     TransportService {
-        fn pause(transport: &str, actor: &str) -> TransportView;
-        fn resume(transport: &str, actor: &str) -> TransportView;
+        fn pause(transport: &str, reason: &str, actor: &str) -> TransportView;
+        fn resume(transport: &str, reason: &str, actor: &str) -> TransportView;
         fn probe(transport: &str, actor: &str) -> TransportView;
         fn provision(transport: &str, apply: bool, actor: &str) -> Vec<ProvisionChange>;
         plain {
@@ -216,7 +218,7 @@ hindered! {
     StatusService {
         fn stats(tenant: Option<&Tenant>) -> Vec<OutboxStats>;
         fn blocked(tenant: Option<&Tenant>) -> Vec<BlockedView>;
-        fn audit(tenant: Option<&Tenant>, limit: usize) -> Vec<AuditView>;
+        fn audit(query: &AuditQuery, cursor: Option<&str>, limit: usize) -> Page<AuditView>;
         plain {
             async fn ready(&self) -> Vec<Check> {
                 self.hindrance.asked_ready.fetch_add(1, Ordering::Relaxed);

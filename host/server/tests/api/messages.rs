@@ -37,6 +37,17 @@ async fn one_many_and_lines_are_enqueued_in_order() {
 }
 
 #[tokio::test]
+async fn an_id_that_urls_lose_is_refused() {
+    let api = Api::open().await;
+    for id in [".", ".."] {
+        let answer = api.post("/v1/messages", named(id)).await;
+        assert_eq!(answer.problem(), (400, "SCHEMA.VALIDATION_FAILED".into()));
+        assert!(answer.json()["detail"].as_str().unwrap().contains("taken out of every URL"), "{}", answer.json());
+    }
+    assert_eq!(api.post("/v1/messages", named("...")).await.status, 201);
+}
+
+#[tokio::test]
 async fn duplicates_alone_answer_200() {
     let api = Api::open().await;
     assert_eq!(api.post("/v1/messages", ONE).await.status, 201);

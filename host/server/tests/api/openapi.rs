@@ -9,16 +9,12 @@ use waybill_server::openapi::document;
 use crate::examples::example;
 use crate::support::{Answer, Api, full_message, post, with};
 
-fn api_json() -> Value {
-    serde_json::to_value(document()).unwrap()
-}
-
 /// `host/server/openapi.json` is what clients are generated from. After an intended change, run this test with
 /// `UPDATE_OPENAPI=1` and commit the file.
 #[test]
 fn the_committed_document_is_the_one_of_the_code() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
-    let text = serde_json::to_string_pretty(&api_json()).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&document()).unwrap() + "\n";
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(&file, &text).unwrap();
     }
@@ -31,7 +27,7 @@ fn the_committed_document_is_the_one_of_the_code() {
 
 #[test]
 fn every_call_of_the_surface_is_there() {
-    let api = api_json();
+    let api = document();
     let mut found = BTreeSet::new();
     for (path, item) in api["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
@@ -126,9 +122,11 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/plugins/{name}/reload",
         "POST /v1/plugins/{name}/rollback",
         "PUT /v1/plugins/{name}/component",
+        "GET /v1/plugins/{name}/log",
         "POST /v1/config/reload",
         "GET /v1/audit",
         "GET /v1/whoami",
+        "GET /",
         "GET /livez",
         "GET /readyz",
         "GET /metrics",
@@ -140,7 +138,7 @@ fn every_call_of_the_surface_is_there() {
 
 #[test]
 fn the_document_is_well_formed() {
-    let api = api_json();
+    let api = document();
     assert!(api["openapi"].as_str().unwrap().starts_with("3.1"));
     let mut ids = BTreeSet::new();
     for (path, item) in api["paths"].as_object().unwrap() {
@@ -223,7 +221,7 @@ fn members(api: &Value, schema: &Value, names: &mut Vec<String>) {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_as_documented() {
-    let document = api_json();
+    let document = waybill_server::openapi::document();
     let api = Api::open().await;
     let mut checked = 0;
     for (template, item) in document["paths"].as_object().unwrap() {
@@ -245,6 +243,7 @@ async fn answers_are_as_documented() {
     for (method, path, template, body) in [
         ("post", "/v1/operations", "/v1/operations", r#"{"kind":"replay","filter":"id=*","dry_run":true}"#),
         ("post", "/v1/operations", "/v1/operations", r#"{"kind":"pause","filter":"id=*","dry_run":true}"#),
+        ("post", "/v1/operations", "/v1/operations", r#"{"kind":"cancel_messages","filter":"id=*","dry_run":true}"#),
         ("get", "/v1/dead-letters?count=true", "/v1/dead-letters", ""),
         ("get", "/v1/dead-letters/groups", "/v1/dead-letters/groups", ""),
         ("get", "/v1/dead-letters/stuck-1", "/v1/dead-letters/{id}", ""),
@@ -274,7 +273,7 @@ async fn answers_are_as_documented() {
 
 #[test]
 fn documented_requests_are_what_is_read() {
-    let document = api_json();
+    let document = waybill_server::openapi::document();
     let schema = |name: &str| {
         let root = json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": format!("#/components/schemas/{name}"), "components": document["components"]});
         jsonschema::draft202012::new(&root).unwrap()
@@ -283,12 +282,13 @@ fn documented_requests_are_what_is_read() {
     for good in [
         json!({"topic": "bus:a", "payload": {"x": [1]}, "headers": {"a": "b", "c": ["d"]}, "not_before": "2026-09-21T14:13:20Z", "occurred_at": 1_790_000_000_123_u64}),
         json!({"messages": [{"topic": "bus:a", "payload_base64": "AA=="}]}),
+        json!({"topic": "bus:a", "payload": null}),
     ] {
         assert!(post.is_valid(&good), "{good}");
         assert!(waybill_server::json::post::json(&good.to_string()).is_ok(), "{good}");
     }
     let transaction = schema("Transaction");
-    let event = json!({"stream": "task", "expected_seq": 0, "tenant": "acme", "resource_type": "TASK", "resource_id": "t", "op": "CREATE",
+    let event = json!({"stream": "task", "expected_seq": "0", "tenant": "acme", "resource_type": "TASK", "resource_id": "t", "op": "CREATE",
         "schema_version": 1, "payload_bytes": "e30="});
     assert!(transaction.is_valid(&json!({ "events": [event] })));
     for (field, value) in [("stream", None), ("resource_type", None), ("seq", Some(1))] {
@@ -299,9 +299,16 @@ fn documented_requests_are_what_is_read() {
         }
         assert!(!transaction.is_valid(&json!({ "events": [bad] })), "{field}");
     }
-    for bad in
-        [json!({"payload": 1}), json!({"topic": "bus:a", "payload": 1, "x": 1}), json!({"messages": 1}), json!([])]
-    {
+    for bad in [
+        json!({"payload": 1}),
+        json!({"topic": "bus:a", "payload": 1, "x": 1}),
+        json!({"topic": "bus:a"}),
+        json!({"topic": "bus:a", "payload_base64": null}),
+        json!({"topic": "bus:a", "payload": 1, "payload_base64": "AA=="}),
+        json!({"messages": [{"topic": "bus:a", "payload": null, "payload_base64": "AA=="}]}),
+        json!({"messages": 1}),
+        json!([]),
+    ] {
         assert!(!post.is_valid(&bad), "{bad}");
         assert!(waybill_server::json::post::json(&bad.to_string()).is_err(), "{bad}");
     }

@@ -1,5 +1,7 @@
 //! `/v1/operations` and `/v1/transports`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::service::MessageState;
@@ -94,7 +96,7 @@ async fn acts_on_sagas_are_operations_too() {
 }
 
 #[tokio::test]
-async fn what_an_act_on_sagas_does_not_take_is_refused_with_its_field() {
+async fn what_an_act_does_not_take_is_refused_with_its_field() {
     let api = Api::open().await;
     let long = format!(r#"{{"kind":"pause","filter":"id=*","reason":"{}"}}"#, "x".repeat(1_025));
     for (body, path) in [
@@ -104,6 +106,10 @@ async fn what_an_act_on_sagas_does_not_take_is_refused_with_its_field() {
         (r#"{"kind":"replay","filter":"id=*","step":"a"}"#, "step"),
         (r#"{"kind":"retry","filter":"id=*","step":""}"#, "step"),
         (r#"{"kind":"pause","filter":"id=*","rate":0}"#, "rate"),
+        (r#"{"kind":"reschedule_messages","filter":"id=*"}"#, "not_before"),
+        (r#"{"kind":"cancel_messages","filter":"id=*","not_before":"2030-01-01T00:00:00Z"}"#, "not_before"),
+        (r#"{"kind":"cancel_messages","filter":"state=done"}"#, "filter"),
+        (r#"{"kind":"cancel_messages","filter":" "}"#, "filter"),
         (long.as_str(), "reason"),
     ] {
         let refused = api.post("/v1/operations", body.to_owned()).await;
@@ -113,6 +119,36 @@ async fn what_an_act_on_sagas_does_not_take_is_refused_with_its_field() {
     let unknown = api.post("/v1/operations", r#"{"kind":"pause","filter":"colour=red"}"#).await;
     assert_eq!(unknown.problem().0, 400);
     assert!(api.reached().is_empty());
+}
+
+#[tokio::test]
+async fn acts_on_messages_are_operations_too() {
+    let api = Api::open().await;
+    for (id, tenant) in [("s-1", "acme"), ("s-2", "acme"), ("s-3", "other")] {
+        api.host.scheduled(of(tenant, message(id)), Duration::from_secs(3_600)).await;
+    }
+    api.host.delivered(of("acme", message("m-1"))).await;
+    let body = r#"{"kind":"cancel_messages","filter":"waits=schedule","tenant":"acme","dry_run":true}"#;
+    let dry = api.post("/v1/operations", body).await.json();
+    assert_eq!((&dry["dry_run"], &dry["matched"]), (&json!(true), &json!(2)));
+    assert_eq!(dry["sample"][0]["state"], "pending");
+    let body =
+        r#"{"kind":"reschedule_messages","filter":"id=s-1","tenant":"acme","not_before":"2099-01-01T00:00:00Z"}"#;
+    let done = ended(&api, body).await;
+    assert_eq!((&done["kind"], &done["matched"], &done["done"]), (&json!("reschedule_messages"), &json!(1), &json!(1)));
+    assert_eq!(done["not_before"], "2099-01-01T00:00:00.000Z");
+    let moved = api.host.view("acme", "s-1").await.not_before;
+    assert_eq!(moved.map(|at| at.0.to_string()).as_deref(), Some("2099-01-01T00:00:00.000Z"));
+    let done = ended(&api, r#"{"kind":"cancel_messages","filter":"id=*","tenant":"acme","reason":"over"}"#).await;
+    assert_eq!((&done["matched"], &done["done"], &done["failed"]), (&json!(2), &json!(2), &json!(0)));
+    for (tenant, id, state) in [
+        ("acme", "s-1", MessageState::Cancelled),
+        ("acme", "s-2", MessageState::Cancelled),
+        ("acme", "m-1", MessageState::Done),
+        ("other", "s-3", MessageState::Pending),
+    ] {
+        assert_eq!(api.host.view(tenant, id).await.state, state, "{tenant}/{id}");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use waybill_core::code::Code;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
-use crate::support::{Api, post, token, with};
+use crate::support::{Api, get, post, token, with};
 
 #[tokio::test]
 async fn the_list_shows_generations_and_files_that_cant_be_used() {
@@ -22,6 +22,10 @@ async fn the_list_shows_generations_and_files_that_cant_be_used() {
         (&json!("bus"), &json!(1), &json!(null))
     );
     assert_eq!((&http["transport"], &http["live"]["generation"]), (&json!("http"), &json!(3)));
+    assert_eq!(
+        (&http["rolled_back"]["generation"], &http["rolled_back"]["reason"]),
+        (&json!(2), &json!("by local: it trapped"))
+    );
     assert_eq!((&http["previous"]["phase"], &http["history"][1]["generation"]), (&json!("gone"), &json!(2)));
     assert_eq!((&http["bad"][0]["code"], &http["fallback"]), (&json!("PLUGIN.ROLLED_BACK"), &json!(null)));
     assert_eq!(http["bad"][0]["digest"], format!("sha256:{}", "cd".repeat(32)));
@@ -102,4 +106,36 @@ async fn only_an_admin_changes_plugins() {
     let ask = |who: &str| with(post("/v1/plugins/http/reload", "{}"), "authorization", &format!("Bearer {who}"));
     assert_eq!(api.send(ask("viewer")).await.problem(), (403, "AUTH.ROLE".to_owned()));
     assert_eq!(api.send(ask("admin")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_log_is_read_in_pieces_by_who_may_manage() {
+    let tokens = vec![
+        token("viewer", &["*"], &[Role::Viewer]),
+        token("acme", &["acme"], &[Role::Admin]),
+        token("admin", &["*"], &[Role::Admin]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    for (message, fields) in [("connected", &[("peer", "10.0.0.7:1883")] as &[_]), ("lost the peer", &[])] {
+        api.host.plugins.writes("http", "info", message, fields);
+    }
+    let ask =
+        |who: &str, query: &str| with(get(&format!("/v1/plugins/{query}")), "authorization", &format!("Bearer {who}"));
+    for who in ["viewer", "acme"] {
+        assert_eq!(api.send(ask(who, "http/log")).await.problem(), (403, "AUTH.ROLE".to_owned()), "{who}");
+    }
+    let first = api.send(ask("admin", "http/log?limit=1")).await.json();
+    assert_eq!(
+        (&first["items"][0]["message"], &first["items"][0]["fields"]["peer"]),
+        (&json!("connected"), &json!("10.0.0.7:1883"))
+    );
+    let next = first["next"].as_u64().unwrap();
+    let second = api.send(ask("admin", &format!("http/log?after={next}"))).await.json();
+    assert_eq!(
+        (&second["items"][0]["message"], second["items"].as_array().unwrap().len()),
+        (&json!("lost the peer"), 1)
+    );
+    for (query, status) in [("gone/log", 404), ("http/log?limit=0", 400), ("http/log?wait_ms=20001", 400)] {
+        assert_eq!(api.send(ask("admin", query)).await.problem().0, status, "{query}");
+    }
 }

@@ -1,7 +1,8 @@
 //! `/v1/streams` and `/v1/events`: what is read, refused and answered. What streams do is the engine's, with its own tests.
 
 use http::{Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::access::StreamRole;
 use waybill_server::auth::{Role, TokenRecord};
 use waybill_server::limits::Limits;
@@ -31,7 +32,7 @@ async fn events_are_appended_and_get_their_numbers_at_once_or_later() {
     let api = Api::open().await;
     let answer = api.post("/v1/streams/task/events", events("")).await;
     assert_eq!(answer.status, StatusCode::CREATED);
-    assert_eq!(answer.json(), json!({"ids": ["made-0", "made-1"], "seqs": [6, 7], "duplicates": []}));
+    assert_eq!(answer.json(), json!({"ids": ["made-0", "made-1"], "seqs": ["6", "7"], "duplicates": []}));
     let answer = api.post("/v1/streams/slow/events", events(r#","tenant":"acme""#)).await;
     assert_eq!((answer.status, answer.json()), (StatusCode::ACCEPTED, json!({"ids": ["made-0", "made-1"]})));
     let answer = api.post("/v1/streams/a%2Fb/events", events(r#","expected_seq":5"#)).await;
@@ -47,7 +48,7 @@ async fn an_append_at_another_end_is_refused_with_the_end() {
     let api = Api::open().await;
     let answer = api.post("/v1/streams/task/events", events(r#","expected_seq":4"#)).await;
     assert_eq!(answer.problem(), (409, "STREAM.EXPECTED_SEQ".into()));
-    assert_eq!((&answer.json()["last_seq"], &answer.json()["first_seq"]), (&json!(5), &json!(null)));
+    assert_eq!((&answer.json()["last_seq"], &answer.json()["first_seq"]), (&json!("5"), &json!(null)));
 }
 
 #[tokio::test]
@@ -77,10 +78,15 @@ async fn a_stream_is_read_page_by_page() {
     let api = Api::open().await;
     let page = api.get("/v1/streams/task/events?limit=2").await.json();
     let seqs = |page: &serde_json::Value| {
-        page["items"].as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| SeqJson::in_value(&event["seq"]).unwrap())
+            .collect::<Vec<_>>()
     };
     assert_eq!((seqs(&page), &page["next_after"], &page["end"]), (vec![3, 4], &json!("4~5"), &json!(false)));
-    assert_eq!((&page["first_seq"], &page["last_seq"]), (&json!(3), &json!(5)));
+    assert_eq!((&page["first_seq"], &page["last_seq"]), (&json!("3"), &json!("5")));
     let first = &page["items"][0];
     assert_eq!((&first["op"], &first["payload_bytes"]), (&json!("CREATE"), &json!("ewp9")));
     assert_eq!(first.get("resume_token"), None, "a page has a cursor of its own");
@@ -94,9 +100,9 @@ async fn a_position_outside_of_what_is_kept_is_refused_with_the_range() {
     let api = Api::open().await;
     let answer = api.get("/v1/streams/task/events?after=0").await;
     assert_eq!(answer.problem(), (410, "EVENT.CURSOR_EXPIRED".into()));
-    assert_eq!((&answer.json()["first_seq"], &answer.json()["last_seq"]), (&json!(3), &json!(5)));
+    assert_eq!((&answer.json()["first_seq"], &answer.json()["last_seq"]), (&json!("3"), &json!("5")));
     let answer = api.get("/v1/streams/task/events?after=6").await;
-    assert_eq!((answer.problem(), &answer.json()["last_seq"]), ((409, "EVENT.CURSOR_AHEAD".into()), &json!(5)));
+    assert_eq!((answer.problem(), &answer.json()["last_seq"]), ((409, "EVENT.CURSOR_AHEAD".into()), &json!("5")));
     let answer = api.get("/v1/streams/gone/events").await;
     assert_eq!(answer.problem(), (404, "STREAM.NOT_FOUND".into()));
     assert!(answer.json()["detail"].as_str().unwrap().contains("?tenant="), "{}", answer.text);
@@ -134,12 +140,12 @@ async fn events_of_many_streams_are_read_by_prefix_or_resource() {
 async fn streams_are_listed_and_shown() {
     let api = Api::open().await;
     let page = api.get("/v1/streams?prefix=ta&limit=2").await.json();
-    assert_eq!((&page["items"][1]["name"], &page["items"][1]["readers"]), (&json!("task"), &json!(1)));
+    assert_eq!((&page["items"][0]["name"], &page["items"][0]["readers"]), (&json!("task"), &json!(1)));
     let cursor = page["next_cursor"].as_str().unwrap();
     api.get(&format!("/v1/streams?prefix=ta&cursor={cursor}")).await.json();
     let shown = api.get("/v1/streams/task").await.json();
-    assert_eq!((&shown["first_seq"], &shown["shard"], &shown["settings"]), (&json!(3), &json!(3), &json!("task.**")));
-    assert_eq!(shown["relays"], json!([{"relay": "bus", "upto": 4}]));
+    assert_eq!((&shown["first_seq"], &shown["shard"], &shown["settings"]), (&json!("3"), &json!(3), &json!("task.**")));
+    assert_eq!(shown["relays"], json!([{"relay": "bus", "upto": "4"}]));
     assert_eq!(api.get("/v1/streams/gone").await.problem(), (404, "STREAM.NOT_FOUND".into()));
     assert_eq!(
         api.streams().calls()[..2],
@@ -148,23 +154,29 @@ async fn streams_are_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn how_streams_do_is_counted_of_a_tenant_and_told_of_the_host_to_who_sees_all() {
+async fn how_streams_do_is_counted_of_a_credentials_tenants_and_told_of_the_host_to_who_sees_all() {
     let tokens = vec![
         token("all", &["*"], &[Role::Viewer]),
         token("acme", &["acme"], &[Role::Viewer]),
+        token("several", &["acme", "other"], &[Role::Viewer]),
         of_streams("reader", &["acme"], &["read:task"]),
     ];
     let api = Api::with(Some(tokens), Limits::default()).await;
     let all = api.send(by("all", get("/v1/events/stats"))).await.json();
-    let of_tenant = ["tenant", "streams", "more", "events", "bytes"].map(|name| all[name].clone());
-    assert_eq!(of_tenant, [json!("default"), json!(4), json!(false), json!(12), json!(3_600)]);
+    let counted = |stats: &Value| ["tenants", "streams", "more", "events", "bytes"].map(|name| stats[name].clone());
+    assert_eq!(counted(&all), [json!(["default"]), json!(4), json!(false), json!(12), json!(3_600)]);
     let of_host = ["readers", "door_rows", "door_age_ms"].map(|name| all["host"][name].clone());
     assert_eq!(of_host, [json!(7), json!(3), json!(5_000)]);
     let calls = api.streams().calls();
     assert_eq!(calls[0], r#"streams default "" None 1000"#);
     assert_eq!(calls[1], r#"streams default "" Some("task") 1000"#, "the count goes on behind a page");
     let acme = api.send(by("acme", get("/v1/events/stats"))).await.json();
-    assert_eq!((&acme["tenant"], &acme["host"]), (&json!("acme"), &json!(null)));
+    assert_eq!((&acme["tenants"], &acme["host"]), (&json!(["acme"]), &json!(null)));
+    let several = api.send(by("several", get("/v1/events/stats"))).await.json();
+    assert_eq!(counted(&several), [json!(["acme", "other"]), json!(8), json!(false), json!(24), json!(7_200)]);
+    assert_eq!(several["host"], json!(null));
+    let one = api.send(by("several", get("/v1/events/stats?tenant=other"))).await.json();
+    assert_eq!((&one["tenants"], &one["streams"]), (&json!(["other"]), &json!(4)));
     let other = api.send(by("acme", get("/v1/events/stats?tenant=other"))).await;
     assert_eq!(other.problem(), (403, "AUTH.TENANT".into()));
     assert_eq!(api.send(by("reader", get("/v1/events/stats"))).await.status, StatusCode::FORBIDDEN);
@@ -174,10 +186,10 @@ async fn how_streams_do_is_counted_of_a_tenant_and_told_of_the_host_to_who_sees_
 async fn an_operator_sees_what_would_go_before_it_goes() {
     let api = Api::open().await;
     let plan = api.post("/v1/streams/task/purge", r#"{"before":5,"dry_run":true,"reason":"old"}"#).await.json();
-    assert_eq!((&plan["dry_run"], &plan["events"], &plan["first_seq"]), (&json!(true), &json!(2), &json!(5)));
+    assert_eq!((&plan["dry_run"], &plan["events"], &plan["first_seq"]), (&json!(true), &json!(2), &json!("5")));
     assert_eq!(api.post("/v1/streams/task/purge", "").await.json()["dry_run"], json!(false));
     let gone = api.send(delete("/v1/streams/task?tenant=acme&reason=over")).await.json();
-    assert_eq!((&gone["first_seq"], &gone["last_seq"]), (&json!(6), &json!(5)));
+    assert_eq!((&gone["first_seq"], &gone["last_seq"]), (&json!("6"), &json!("5")));
     assert_eq!(api.send(delete("/v1/streams/task?dry_run=true")).await.json()["dry_run"], json!(true));
     assert_eq!(api.send(delete("/v1/streams/gone")).await.problem(), (404, "STREAM.NOT_FOUND".into()));
     assert_eq!(
@@ -203,7 +215,7 @@ async fn a_stream_is_imported_with_its_numbers() {
     };
     let body = json!({"events": [event(1, "task"), event(2, "task")]}).to_string();
     let done = api.post("/v1/streams/task/import?tenant=acme", body).await.json();
-    assert_eq!((&done["events"], &done["last_seq"], done.get("note")), (&json!(2), &json!(2), None));
+    assert_eq!((&done["events"], &done["last_seq"], done.get("note")), (&json!(2), &json!("2"), None));
     let holes = json!({"events": [event(1, "task"), event(4, "task")]}).to_string();
     let done = api.post("/v1/streams/task/import", holes).await.json();
     assert!(done["note"].as_str().unwrap().contains("begin anew"), "{done}");

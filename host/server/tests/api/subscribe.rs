@@ -1,6 +1,5 @@
 //! `/v1/subscribe` and its tickets.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +15,8 @@ use waybill_core::port::service::streams::{StreamError, SubscriptionEnd};
 use waybill_core::streams::access::StreamRole;
 use waybill_server::auth::{Role, TokenRecord};
 use waybill_server::limits::{Limits, SSE_HEARTBEAT, TICKET_TIME};
+use waybill_testkit::fake_streams::piece;
 
-use crate::fake_streams::piece;
 use crate::live::Live;
 use crate::support::{Api, get, post, token, with};
 
@@ -49,7 +48,7 @@ async fn events_come_with_their_cursor_and_the_end_is_told() {
     assert_eq!((answer.status, answer.header("content-type")), (StatusCode::OK, "text/event-stream"));
     let blocks = blocks(&answer.text);
     let (id, envelope) = event(blocks[0]);
-    assert_eq!((id.as_str(), &envelope["seq"], &envelope["stream"]), ("4", &json!(4), &json!("task")));
+    assert_eq!((id.as_str(), &envelope["seq"], &envelope["stream"]), ("4", &json!("4"), &json!("task")));
     assert_eq!((&envelope["tenant"], &envelope["payload_bytes"]), (&json!("default"), &json!("ewp9")));
     assert_eq!(event(blocks[1]).0, "5");
     assert_eq!(error(blocks[2]), ("EVENT.LAGGED".into(), "watch lagged; resync required".into()));
@@ -92,7 +91,7 @@ async fn every_end_is_an_event() {
     let gone = SubscriptionEnd::Failed(ServiceError::Unavailable("it drains".into()));
     for (end, code) in [(expired, "EVENT.CURSOR_EXPIRED"), (stalled, "EVENT.STALLED"), (gone, "PROVIDER.UNAVAILABLE")] {
         let api = Api::open().await;
-        *api.streams().script.lock() = Some(VecDeque::from([Err(end)]));
+        api.streams().plays([Err(end)]);
         let answer = api.get("/v1/subscribe?selector=prefix:").await;
         assert_eq!(error(blocks(&answer.text)[0]).0, code);
     }
@@ -103,7 +102,7 @@ async fn an_event_that_cannot_be_read_ends_it_and_says_which() {
     let api = Api::open().await;
     let broken =
         waybill_core::port::service::streams::EventPiece { packed: "\u{7f}".into(), ..piece("default", "task", 9) };
-    *api.streams().script.lock() = Some(VecDeque::from([Ok(vec![broken])]));
+    api.streams().plays([Ok(vec![broken])]);
     let answer = api.get("/v1/subscribe?selector=stream:task").await;
     let (code, detail) = error(blocks(&answer.text)[0]);
     assert!(code == "STORAGE.CORRUPT" && detail.contains("event 9 of default/task"), "{code} {detail}");
@@ -259,7 +258,7 @@ async fn a_host_that_goes_away_ends_its_subscriptions_with_a_word() {
     let head =
         format!("GET /v1/subscribe?selector=prefix: HTTP/1.1\r\nhost: localhost:{}\r\n\r\n", live.address.port());
     stream.write_all(head.as_bytes()).await.unwrap();
-    until(&mut stream, "\"seq\":5").await;
+    until(&mut stream, "\"seq\":\"5\"").await;
     live.stop();
     until(&mut stream, "PROVIDER.UNAVAILABLE").await;
     // The time to drain is long, so this ends only if nothing goes on.

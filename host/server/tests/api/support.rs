@@ -22,11 +22,11 @@ use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
 use waybill_server::tls::Encryption;
 use waybill_testkit::conformance::samples::all_annotations;
+use waybill_testkit::fake_streams::FakeStreams;
 use waybill_testkit::memory_host::{EngineConfig, InMemoryHost, message};
 
 use crate::configuration::FixedConfiguration;
 use crate::fake_inbound::FakeInbound;
-use crate::fake_streams::FakeStreams;
 use crate::hindrance::{Hindered, Hindrance};
 
 /// What the host's clock says. No test runs that late: what the host says to last, lasts by the machine's clock too.

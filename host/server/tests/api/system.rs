@@ -147,6 +147,59 @@ async fn requests_are_counted_by_template_and_never_by_address() {
 }
 
 #[tokio::test]
+async fn the_audit_trail_is_filtered_paged_and_a_tenants_own() {
+    let api = Api::with(
+        Some(vec![token("ops", &["acme"], &[Role::Operator]), token("all", &["*"], &[Role::Admin])]),
+        Limits::default(),
+    )
+    .await;
+    for (tenant, id) in [("acme", "d-1"), ("other", "d-2"), ("acme", "d-3")] {
+        api.host.dead(of(tenant, message(id))).await;
+    }
+    let ask = async |token: &str, query: &str| {
+        let asked = with(get(&format!("/v1/audit?{query}")), "authorization", &format!("bearer {token}"));
+        api.send(asked).await.json()
+    };
+    let lines = |answer: &serde_json::Value| -> Vec<String> {
+        let text = |line: &serde_json::Value| format!("{} {}", line["kind"], line["object"]).replace('"', "");
+        answer["items"].as_array().unwrap().iter().map(text).collect()
+    };
+    assert_eq!(lines(&ask("all", "").await), Vec::<String>::new(), "nobody did anything");
+    let of_one = ask("all", "id=d-1").await;
+    assert_eq!(lines(&of_one), ["TxDead d-1", "TxBegin d-1"]);
+    assert_eq!(of_one["items"][0]["detail"]["of"], "message");
+    assert_eq!(lines(&ask("all", "kind=TxDead").await).len(), 3);
+    assert_eq!(lines(&ask("ops", "kind=TxDead").await), ["TxDead d-3", "TxDead d-1"], "a tenant's own");
+    assert_eq!(ask("ops", "kind=TxDead&tenant=other").await["code"], "AUTH.TENANT");
+    let first = ask("all", "kind=Tx*&limit=4").await;
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let rest = ask("all", &format!("kind=Tx*&limit=4&cursor={cursor}")).await;
+    assert_eq!(lines(&first).len() + lines(&rest).len(), 6);
+    assert_eq!(ask("all", &format!("kind=TxDead&cursor={cursor}")).await["status"], 400, "it is of another list");
+    assert!(lines(&ask("all", "kind=Tx*&until=2000-01-01T00:00:00Z").await).is_empty());
+    assert_eq!(lines(&ask("all", "kind=Tx*&since=2000-01-01T00:00:00Z").await).len(), 6);
+    assert!(lines(&ask("all", "kind=Tx*&until=2000-01-01").await).is_empty());
+    assert_eq!(lines(&ask("all", "filter=kind%3DTx*+since%3D2000-01-01&limit=6").await).len(), 6);
+    assert_eq!(lines(&ask("all", "filter=kind%3DTxBegin&id=d-1").await), ["TxBegin d-1"], "all conditions hold");
+    assert!(lines(&ask("all", "filter=actor%3Dann&id=d-1").await).is_empty());
+    for wrong in [
+        "since=yesterday",
+        "id=",
+        "kind=",
+        "filter=who%3Dann",
+        "filter=kind%3DTxDead&kind=TxDead",
+        "filter=object%3Da&id=a",
+    ] {
+        let refused = ask("all", wrong).await;
+        assert_eq!(
+            (&refused["status"], &refused["code"]),
+            (&json!(400), &json!("SCHEMA.VALIDATION_FAILED")),
+            "{wrong}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn whoami_and_audit_tell_who() {
     let open = Api::open().await;
     assert_eq!(

@@ -59,6 +59,8 @@ pub enum Kind {
     StreamSettled = b'c' as isize,
     /// A dead letter of streams.
     StreamDead = b'x' as isize,
+    /// Audit events of one commit.
+    TxEvents = b'L' as isize,
 }
 
 fn checksum(kind: u8, version: u8, body: &[u8]) -> u32 {

@@ -18,7 +18,7 @@ macro_rules! wire_message {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         /// The numbered fields; those of annotations have their numbers from the table, and none is ever given again. What has its
         /// usual value is left out: `event_type` that is the topic, `occurred_at` that is `created_at`, version 1, an id made by
-        /// the host.
+        /// the host, no replays.
         #[derive(Clone, Debug, Default, Encode, Decode)]
         #[cbor(map)]
         pub struct WireMessage<'b> {
@@ -54,6 +54,8 @@ macro_rules! wire_message {
             expires_at: Option<u64>,
             #[b(23)]
             statements: Option<&'b ByteSlice>,
+            #[n(24)]
+            replays: Option<u32>,
             $(
                 #[b($number)]
                 $name: Option<&'b str>,
@@ -101,6 +103,7 @@ impl<'b> WireMessage<'b> {
             not_before: message.not_before.map(|at| at.0),
             expires_at: message.expires_at.map(|at| at.0),
             statements: message.statements.as_deref().map(|digest| <&ByteSlice>::from(digest.as_slice())),
+            replays: (message.replays != 0).then_some(message.replays),
             ..Self::default()
         };
         wire.annotate(&message.annotations);
@@ -136,6 +139,7 @@ impl<'b> WireMessage<'b> {
             not_before: self.not_before.map(UnixMillis),
             expires_at: self.expires_at.map(UnixMillis),
             statements: self.statements.and_then(|digest| <[u8; 32]>::try_from(&**digest).ok()).map(Box::new),
+            replays: self.replays.unwrap_or(0),
         })
     }
 }

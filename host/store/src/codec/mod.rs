@@ -21,6 +21,7 @@ pub mod saga;
 mod segment;
 pub mod streams;
 mod suspicion;
+mod tx_event;
 
 use thiserror::Error;
 
@@ -30,6 +31,7 @@ pub use open::{decode_open, encode_open};
 pub use row::{decode_dead, decode_parked, decode_scheduled, encode_dead, encode_parked, encode_scheduled};
 pub use segment::{decode_segment, encode_segment};
 pub use suspicion::{decode_suspicion, encode_suspicion};
+pub use tx_event::{decode_tx_events, encode_tx_events};
 
 /// Why bytes can't be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

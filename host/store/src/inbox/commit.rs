@@ -13,9 +13,10 @@ use super::seen::{by_bucket, records};
 use crate::codec::inbox::seen::SeenIds;
 use crate::codec::inbox::{encode_saga_door, encode_takes};
 use crate::fault::store_error;
+use crate::quarantine::Spoilt;
 use crate::rows::{encoded, inbox as rows};
 use crate::store::{SurrealStore, finish};
-use crate::streams;
+use crate::streams::Joint;
 use crate::tables::{
     INBOX, INBOX_DATA, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD, INBOX_TAKEN, META, SAGA_DOOR,
     beat_key, inbox_secret_key, saga_door_key, seq_key, shard_key, unsigned,
@@ -33,7 +34,6 @@ struct Changes {
     record: Object,
     list: Vec<Change>,
     doors: Vec<(DoorGroupAt, Object)>,
-    events: Vec<(ShardId, Object)>,
 }
 
 pub async fn commit(store: &SurrealStore, commit: &InboxCommit) -> Result<(), StoreError> {
@@ -50,7 +50,7 @@ pub async fn commit(store: &SurrealStore, commit: &InboxCommit) -> Result<(), St
             pending.committed(commit.expect_beat, record.beat, record.age, &seen);
         }
         // Proved not to be in. What is remembered of a shard that another writer has taken is of no use, and of no harm.
-        Err(StoreError::Conflict(_) | StoreError::TooLarge) => pending.refused(),
+        Err(StoreError::Conflict(_) | StoreError::TooLarge | StoreError::Appends(_)) => pending.refused(),
         // It may be in: what is remembered is forgotten.
         Err(_) => drop(pending),
     }
@@ -59,8 +59,11 @@ pub async fn commit(store: &SurrealStore, commit: &InboxCommit) -> Result<(), St
 
 async fn write(store: &SurrealStore, commit: &InboxCommit, changes: Changes) -> Result<(), StoreError> {
     let transaction = store.begin(true).await?;
-    let worked = guarded(store, transaction.as_ref(), commit, changes).await;
-    finish(transaction, worked).await
+    let mut spoilt = Spoilt::default();
+    let worked = guarded(store, transaction.as_ref(), commit, changes, &mut spoilt).await;
+    let done = finish(transaction, worked).await;
+    store.set_aside(spoilt).await;
+    done
 }
 
 async fn guarded(
@@ -68,6 +71,7 @@ async fn guarded(
     transaction: &dyn Transaction,
     commit: &InboxCommit,
     changes: Changes,
+    spoilt: &mut Spoilt,
 ) -> Result<(), StoreError> {
     let shard = commit.shard;
     let stored = transaction.get(INBOX_SHARD, shard_key(shard)).await.map_err(store_error)?;
@@ -86,6 +90,7 @@ async fn guarded(
     if stored.as_ref().and_then(|fields| unsigned(fields.get("age"))).is_some_and(|age| commit.record.age.0 < age) {
         return Err(StoreError::Other("a commit of an inbox never lowers the age of its shard".into()));
     }
+    let events = Joint::decide_group(store, transaction, &commit.events, spoilt).await?;
     transaction.put(INBOX_SHARD, shard_key(shard), changes.record).await.map_err(store_error)?;
     if stored.as_ref().and_then(rows::secret) != Some(commit.record.secret) {
         // Kept a second time: without it the whole seen set would be of no use.
@@ -99,7 +104,7 @@ async fn guarded(
         }
         .map_err(store_error)?;
     }
-    streams::put_door_rows(store, transaction, changes.events).await?;
+    events.write(store, transaction, &commit.events).await?;
     put_door_rows(store, transaction, changes.doors).await
 }
 
@@ -132,12 +137,7 @@ fn changes_of(
             number = number.saturating_add(1);
         }
     }
-    Ok(Changes {
-        record: rows::of_shard(record)?,
-        list: changes,
-        doors: door_rows(&commit.messages)?,
-        events: streams::door_rows(&commit.events)?,
-    })
+    Ok(Changes { record: rows::of_shard(record)?, list: changes, doors: door_rows(&commit.messages)? })
 }
 
 fn change_of(shard: ShardId, write: &InboxWrite, changes: &mut Vec<Change>) -> Result<(), StoreError> {

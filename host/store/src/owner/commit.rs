@@ -8,10 +8,10 @@ use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object};
 
 use crate::fault::store_error;
 use crate::quarantine::put;
-use crate::rows::{door, segment, shard, small, stopped};
+use crate::rows::{door, segment, shard, small, stopped, tx_event};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    BLOB, DATA, DEAD, DONE, DONE_DUE, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, door_key, history_due_key,
+    BLOB, DATA, DEAD, DONE, DONE_DUE, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, TX_EVENT, door_key, history_due_key,
     history_key, id_key, scheduled_key, seq_key, shard_key,
 };
 
@@ -136,6 +136,9 @@ fn changes_of(shard: ShardId, write: &Write, changes: &mut Vec<Change>) -> Resul
         Write::PutHistory(chunk) => {
             due = Some(Change::Put(DONE_DUE, history_due_key(shard, &chunk.key()), Object::default()));
             Change::Put(DONE, history_key(shard, chunk.segment, chunk.beat), segment::of_history(chunk)?)
+        }
+        Write::PutTxEvents(record) => {
+            Change::Put(TX_EVENT, tx_event::key_of(&record.key), tx_event::of_record(record)?)
         }
         Write::PutId { record, create } => {
             let key = id_key(&record.tenant, &record.id);

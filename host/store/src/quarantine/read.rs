@@ -13,7 +13,7 @@ use super::refuse_held;
 use crate::inbox::done::done_in;
 use crate::inbox::seen::{records, tidy};
 use crate::owner::outlived;
-use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped, streams};
+use crate::rows::{door, inbox, lacks, saga, saga_small, segment, shard, small, stopped, streams, tx_event};
 use crate::saga::{ended, journal_record, started};
 use crate::streams::keys::{dead_place, due_in, overtaken_in, resource_in, selected_in, stream_in};
 use crate::tables::{
@@ -22,7 +22,7 @@ use crate::tables::{
     INBOX_SHARD, INBOX_TAKEN, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN, SAGA, SAGA_DEAD,
     SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START,
     SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST,
-    STREAM_SHARD, STREAM_TYPE, history_due, part, part_shard, part_text,
+    STREAM_SHARD, STREAM_TYPE, TX_EVENT, history_due, part, part_shard, part_text,
 };
 use crate::{dedup, idempotency, kv, transact};
 
@@ -102,6 +102,7 @@ pub fn reader(table: &str) -> Option<Reader> {
         },
         OPERATIONS => |row, _| plain(transact::operation_in(row)),
         AUDIT => |row, _| plain(small::json::<AuditEvent>(AUDIT, row.fields.clone())),
+        TX_EVENT => |row, _| plain(tx_event::record(row)),
         KV => |row, _| plain(kv::entry_in(row)),
         KV_SCOPE => |row, _| plain(kv::scope_in(row)),
         _ => return None,

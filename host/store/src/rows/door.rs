@@ -9,6 +9,7 @@ use bytes::Bytes;
 use waybill_core::annotation::Annotation;
 use waybill_core::annotations::Annotations;
 use waybill_core::error::InputError;
+use waybill_core::ids::MessageId;
 use waybill_core::message::{Headers, Message};
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{DoorKey, DoorRow, Malformed};
@@ -86,7 +87,7 @@ fn plain(key: &DoorKey, fields: &Object) -> Result<Arc<Message>, String> {
     let new = NewMessage {
         topic: text("topic").ok_or("it has no topic")?,
         payload,
-        id: Some(id),
+        id: None,
         tenant: text("tenant"),
         key: text("dispatch_key"),
         headers: headers(fields.get("headers"))?,
@@ -100,8 +101,9 @@ fn plain(key: &DoorKey, fields: &Object) -> Result<Arc<Message>, String> {
     // The size was checked against the limit of its day when it was written; it may not be refused any more.
     let draft =
         new.check(UnixMillis(key.nanos / 1_000_000), usize::MAX).map_err(|error: InputError| error.to_string())?;
-    // The id was given, so it is the message's already.
+    // The id was given, so it is the message's already, also one that a caller of the API may not choose.
     let mut message = Arc::unwrap_or_clone(draft.message);
+    message.id = MessageId::new(id).map_err(|error| error.to_string())?;
     message.caller_id = bool_of(fields.get("caller_id")).unwrap_or(true);
     Ok(Arc::new(message))
 }

@@ -16,7 +16,7 @@ use waybill_surreal::{Object, RecordIdKey, Value, array, bool_of, int, int_of, m
 use crate::codec::CodecError;
 use crate::tables::{part_text, unsigned};
 
-const NO_LIMITS: EventLimits = EventLimits { payload_bytes_max: usize::MAX, schema_versions: None };
+const NO_LIMITS: EventLimits = EventLimits { payload_bytes_max: usize::MAX, schema_versions: None, is_stored: true };
 
 fn damaged(reason: &str) -> CodecError {
     CodecError::Damaged(reason.to_owned())

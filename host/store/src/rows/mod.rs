@@ -12,6 +12,7 @@ pub mod shard;
 pub mod small;
 pub mod stopped;
 pub mod streams;
+pub mod tx_event;
 
 use waybill_core::port::store::StoreError;
 use waybill_surreal::RecordIdKey;

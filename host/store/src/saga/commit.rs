@@ -19,12 +19,12 @@ use crate::codec::saga::{Ended, encode_ended, encode_journal};
 use crate::fault::store_error;
 use crate::owner::read;
 use crate::quarantine::{SetAside, Spoilt, read_for_quarantine, set_aside};
-use crate::rows::{encoded, saga as rows, saga_small};
+use crate::rows::{encoded, saga as rows, saga_small, tx_event};
 use crate::store::{SurrealStore, finish};
-use crate::streams;
+use crate::streams::Joint;
 use crate::tables::{
-    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, beat_key,
-    saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
+    SAGA, SAGA_DEAD, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START, SAGA_TREE, TX_EVENT,
+    beat_key, saga_dead_key, saga_door_key, saga_ended_key, saga_key, saga_start_key, saga_tree_key, shard_key,
 };
 use crate::transact::{DoorGroupAt, door_rows, put_door_rows};
 
@@ -60,10 +60,12 @@ pub async fn commit(store: &SurrealStore, commit: &SagaCommit) -> Result<(), Sto
     }
     let changes = changes_of(commit)?;
     let doors = door_rows(&commit.messages)?;
-    let events = streams::door_rows(&commit.events)?;
     let transaction = store.begin(true).await?;
-    let worked = guarded(store, transaction.as_ref(), commit, changes, (doors, events)).await;
-    finish(transaction, worked).await
+    let mut spoilt = Spoilt::default();
+    let worked = guarded(store, transaction.as_ref(), commit, (changes, doors), &mut spoilt).await;
+    let done = finish(transaction, worked).await;
+    store.set_aside(spoilt).await;
+    done
 }
 
 fn changes_of(commit: &SagaCommit) -> Result<Changes, StoreError> {
@@ -129,6 +131,9 @@ impl Changes {
                 self.list.push(Change::Put(SAGA_DEAD, key, saga_small::of_dead(dead)));
             }
             SagaWrite::DeleteDead(key) => self.list.push(Change::Delete(SAGA_DEAD, saga_dead_key(shard, key))),
+            SagaWrite::PutTxEvents(record) => {
+                self.list.push(Change::Put(TX_EVENT, tx_event::key_of(&record.key), tx_event::of_record(record)?));
+            }
             SagaWrite::SetAside(broken) => {
                 self.aside.push((Arc::clone(broken), encoded(encode_journal(&broken.entries))?));
             }
@@ -154,15 +159,12 @@ impl Changes {
     }
 }
 
-/// What goes to doorsteps with the commit: groups of messages with their places, and events with their shards.
-type DoorRows = (Vec<(DoorGroupAt, Object)>, Vec<(ShardId, Object)>);
-
 async fn guarded(
     store: &SurrealStore,
     transaction: &dyn Transaction,
     commit: &SagaCommit,
-    changes: Changes,
-    (doors, events): DoorRows,
+    (changes, doors): (Changes, Vec<(DoorGroupAt, Object)>),
+    spoilt: &mut Spoilt,
 ) -> Result<(), StoreError> {
     let (stands, swept) = place::shard(transaction, commit.shard).await?;
     if (stands.token, stands.beat) != (commit.expect_token, commit.expect_beat) {
@@ -180,6 +182,7 @@ async fn guarded(
         aside.push(read_for_quarantine(transaction, commit.shard, &broken, journal).await?);
     }
     let changes = located(transaction, commit.shard, changes.list).await?;
+    let events = Joint::decide_group(store, transaction, &commit.events, spoilt).await?;
     // All reads are done: from here on it is only written.
     let floor = commit.record.floor.min(swept.saturating_add(SWEEP_MAX)).max(swept);
     let record = saga_small::of_shard(&commit.record, floor);
@@ -198,7 +201,7 @@ async fn guarded(
     for saga in aside {
         set_aside(transaction, saga).await?;
     }
-    streams::put_door_rows(store, transaction, events).await?;
+    events.write(store, transaction, &commit.events).await?;
     put_door_rows(store, transaction, doors).await
 }
 

@@ -28,6 +28,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 7, name: "inbox", text: include_str!("0007_inbox.surql") },
     Migration { number: 8, name: "streams", text: include_str!("0008_streams.surql") },
     Migration { number: 9, name: "append", text: include_str!("0009_append.surql") },
+    Migration { number: 10, name: "tx_event", text: include_str!("0010_tx_event.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");
@@ -150,4 +151,40 @@ async fn apply(engine: &dyn Engine, migration: &Migration) -> Result<(), Fault> 
     );
     let bindings = vec![("name".into(), text(migration.name)), ("checksum".into(), text(checksum(migration.text)))];
     engine.run(&text_of_all, bindings).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checksums of migrations that stores out there have applied, from the first one on. One that has landed gets its line here.
+    const LANDED: &[&str] = &[
+        "55c0a00e7c582e979fcb71a0d7b3d79dc9cc6215674ee8c9e50b72eafa3e6cb3",
+        "e5ee3f687a4cda2678df323be5b55ed18cdc0e7008e694357fcb46a076857560",
+        "e3d98ea9e53afff05999f76cbf6d40b4b42d2ba5cab127b7973c8565b14c6bc5",
+        "1e492327bdcfba07db024a6cecf9bc38574548f1125a8779113b6a0cd9440ac1",
+        "3a14fe07a1a6f4713353966438d9df8ade31a93e4a6d4fe84a1a5d9c1a027193",
+        "2194e671edc4350cc8d27c87fd256b9c0996761c936002c780eebfde624e5512",
+        "d4264c27c7034e1d183f84da2e08971c54098c34de7fe9a6d7caa0ef86bbd5fa",
+        "62697a5369c0fba02cca5c2074d33afca66bf84fd12f54eedb31bccc88315b1c",
+        "e76897a3f6d8fcbbee3357a89e4fa527dfee3167ff972b4318da702dbfbc0aac",
+    ];
+
+    #[test]
+    fn a_migration_that_has_landed_is_never_changed() {
+        for (number, (migration, landed)) in (1..).zip(MIGRATIONS.iter().zip(LANDED)) {
+            assert_eq!(migration.number, number, "migrations are numbered from 1 on, without gaps");
+            assert_eq!(
+                checksum(migration.text),
+                *landed,
+                "migration {number} ({}) was changed. Stores that have applied it would be refused by this host: put its text back, and \
+                 write a new migration for what it lacks",
+                migration.name
+            );
+        }
+        assert!(
+            LANDED.len() + 1 >= MIGRATIONS.len() && LANDED.len() <= MIGRATIONS.len(),
+            "only the last migration may still change: add the checksums of those before it to LANDED"
+        );
+    }
 }

@@ -48,7 +48,7 @@ pub async fn put(
 }
 
 /// The rows of some appends, encoded before their transaction begins.
-pub fn door_rows(appends: &[DoorAppend]) -> Result<Vec<(ShardId, Object)>, StoreError> {
+fn door_rows(appends: &[DoorAppend]) -> Result<Vec<(ShardId, Object)>, StoreError> {
     appends.iter().map(|(shard, append)| Ok((*shard, rows::of_append(append)?))).collect()
 }
 

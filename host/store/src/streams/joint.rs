@@ -21,30 +21,43 @@ pub struct Joint {
 }
 
 impl Joint {
-    /// Decides in the transaction, before anything is written. What can't be read is left in `spoilt`, to be set aside when the
-    /// transaction is over: it is a conflict, and the next try finds it gone.
+    /// Decides in the transaction of one caller, before anything is written. What can't be read is left in `spoilt`, to be set aside when
+    /// the transaction is over: it is a conflict, and the next try finds it gone.
     pub async fn decide(
         store: &SurrealStore,
         transaction: &dyn Transaction,
         appends: &JointAppends,
         spoilt: &mut Spoilt,
     ) -> Result<Self, StoreError> {
+        Self::decide_group(store, transaction, appends, spoilt).await.map_err(StoreError::of_one_caller)
+    }
+
+    /// The same in a group commit: all appends that can't be made are named.
+    pub async fn decide_group(
+        store: &SurrealStore,
+        transaction: &dyn Transaction,
+        appends: &JointAppends,
+        spoilt: &mut Spoilt,
+    ) -> Result<Self, StoreError> {
         let mut snapshot = Snapshot::of(store, transaction);
-        let mut exact = Vec::with_capacity(appends.list.len());
-        for joint in &appends.list {
+        let (mut exact, mut refused) = (Vec::with_capacity(appends.list.len()), Vec::new());
+        for (place, joint) in appends.list.iter().enumerate() {
             exact.push(match joint {
                 JointAppend::Plain { .. } => None,
-                JointAppend::Exact(append) => {
-                    let decided = decided(&mut snapshot, append, appends.at).await?;
-                    Some(decided.map_err(|refusal| StoreError::Append(Box::new(refusal)))?)
-                }
+                JointAppend::Exact(append) => match decided(&mut snapshot, append, appends.at).await? {
+                    Ok(decided) => Some(decided),
+                    Err(refusal) => {
+                        refused.push((place, refusal));
+                        None
+                    }
+                },
             });
         }
         *spoilt = snapshot.spoilt;
-        if spoilt.is_empty() {
-            return Ok(Self { exact });
+        if !spoilt.is_empty() {
+            return Err(StoreError::Conflict("a record of a stream can't be read, and is set aside first".into()));
         }
-        Err(StoreError::Conflict("a record of a stream can't be read, and is set aside first".into()))
+        if refused.is_empty() { Ok(Self { exact }) } else { Err(StoreError::Appends(refused)) }
     }
 
     /// Those of the appends that number themselves.

@@ -68,7 +68,6 @@ use waybill_surreal::Bound;
 use crate::fault::store_error;
 use crate::store::SurrealStore;
 use crate::tables::{STREAM_SHARD, shard_key, unsigned};
-pub use door::{door_rows, put as put_door_rows};
 use heads::Snapshot;
 pub use joint::Joint;
 

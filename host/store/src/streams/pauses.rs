@@ -3,7 +3,9 @@
 use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::records::{RelayNote, RelayWord};
-use waybill_surreal::{Bound, Object, RecordIdKey, Transaction, Value, bool_of, object, text, text_of};
+use waybill_surreal::{
+    Bound, Object, RecordIdKey, Transaction, Value, array, bool_of, int, int_of, object, text, text_of,
+};
 
 use crate::fault::store_error;
 use crate::store::{SurrealStore, finish};
@@ -53,6 +55,7 @@ async fn write(transaction: &dyn Transaction, relay: &RelayName, word: &RelayWor
         ("relay", text(relay.as_str())),
         ("paused", Value::Bool(note.is_paused)),
         ("number", number(note.number)),
+        ("stops", array(note.stops.iter().map(|key| int(key.cast_signed())))),
     ]);
     if let Some(reason) = &note.stopped {
         fields.insert("stopped", text(reason));
@@ -67,5 +70,11 @@ fn read(fields: &Object) -> RelayNote {
         is_paused: bool_of(fields.get("paused")).unwrap_or(false),
         stopped: text_of(fields.get("stopped")).map(str::to_owned),
         number: unsigned(fields.get("number")).unwrap_or(0),
+        stops: stops(fields.get("stops")),
     }
+}
+
+fn stops(value: Option<&Value>) -> Vec<u64> {
+    let Some(Value::Array(keys)) = value else { return Vec::new() };
+    keys.0.iter().filter_map(|key| int_of(Some(key)).map(i64::cast_unsigned)).collect()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::StreamSlice;
 use waybill_core::streams::chunk::StoredChunk;
+use waybill_core::streams::limits::{SLICE_IDS_MAX, SLICE_ROWS_MAX};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::ResourceIds;
 use waybill_core::streams::records::Resource;
@@ -17,11 +18,6 @@ use crate::fault::store_error;
 use crate::quarantine::sifted;
 use crate::rows::lacks;
 use crate::tables::EVENT_RESOURCE;
-
-/// Rows of a resource that one slice goes by.
-const ROWS_MAX: usize = 256;
-/// Ids with one beginning that are looked for in the index: where there are more, the stream is read as it is.
-const IDS_MAX: usize = 16;
 
 /// Numbers of events in a stream, of resources that somebody asks for.
 struct Named {
@@ -109,8 +105,9 @@ async fn named(
             Some((_, seq)) => Ok(seq),
             None => Err(lacks(EVENT_RESOURCE, &row.key, "id")),
         };
-        let seqs = sifted(snapshot.transaction, EVENT_RESOURCE, range, ROWS_MAX, &mut snapshot.spoilt, read).await?;
-        if let Some(last) = seqs.last().filter(|_| seqs.len() >= ROWS_MAX) {
+        let seqs =
+            sifted(snapshot.transaction, EVENT_RESOURCE, range, SLICE_ROWS_MAX, &mut snapshot.spoilt, read).await?;
+        if let Some(last) = seqs.last().filter(|_| seqs.len() >= SLICE_ROWS_MAX) {
             named.upto = named.upto.min(*last);
         }
         named.seqs.extend(seqs);
@@ -139,7 +136,7 @@ async fn ids_of(
         if !id.starts_with(prefix) {
             return Ok(Some(ids));
         }
-        if ids.len() >= IDS_MAX {
+        if ids.len() >= SLICE_IDS_MAX {
             return Ok(None);
         }
         from = behind_id(&stream.tenant, resource_type, id);

@@ -173,6 +173,8 @@ async fn bad_events_are_refused_with_a_code() {
         (", stream: 'a', headers: { a: string::repeat('x', 16384) }", "headers are at most 64"),
         (", stream: 'a', payload: {}", "type_url"),
         (", stream: 'a', payload: 'x'", "type_url"),
+        (", stream: 'a', payload: { type_url: string::repeat('ä', 257) }", "payload.type_url has more than 512 bytes"),
+        (", stream: 'a', payload: { type_url: 'two\\nlines' }", "payload.type_url has a control character"),
         (", stream: 'a', payload_bytes: 5", "has to be bytes"),
         (", stream: 'a', payload_bytes: '%'", "base64"),
         (", stream: 'a', payload_bytes: '', payload: { type_url: 'x' }", "both payload and payload_bytes"),
@@ -186,12 +188,13 @@ async fn bad_events_are_refused_with_a_code() {
         ", stream: 'A/b-c:d_e.F', op: -2147483648, ts_ms: 0",
         ", stream: 'saga', headers: {}, payload: { type_url: '' }",
         ", stream: 'a..b', payload_bytes: <bytes> string::repeat('x', 100)",
+        ", stream: 'a', payload: { type_url: string::repeat('ä', 256) }",
     ] {
         sql(&store, &format!("RETURN {}", call(members)))
             .await
             .unwrap_or_else(|fault| unreachable!("{members}: {fault}"));
     }
-    assert_eq!(lying(&store, SHARD).await.len(), 3);
+    assert_eq!(lying(&store, SHARD).await.len(), 4);
 }
 
 #[tokio::test]

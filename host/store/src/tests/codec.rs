@@ -9,7 +9,7 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use waybill_core::annotation::Annotation;
-use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant};
+use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant, host_made_id};
 use waybill_core::message::{Message, Payload};
 use waybill_core::outbox::records::{
     AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Scheduled, Segment,
@@ -17,11 +17,13 @@ use waybill_core::outbox::records::{
 use waybill_core::outbox::suspicion::{Suspect, Suspicion};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
+use waybill_core::tx_event::{TxEvent, TxEventKind, TxRecord, TxRecordKey, TxSubject};
 use waybill_testkit::conformance::samples;
 
 use crate::codec::{
-    CodecError, decode_dead, decode_door, decode_history, decode_parked, decode_segment, decode_suspicion, encode_dead,
-    encode_door, encode_history, encode_parked, encode_scheduled, encode_segment, encode_suspicion,
+    CodecError, decode_dead, decode_door, decode_history, decode_parked, decode_segment, decode_suspicion,
+    decode_tx_events, encode_dead, encode_door, encode_history, encode_parked, encode_scheduled, encode_segment,
+    encode_suspicion, encode_tx_events,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -53,6 +55,7 @@ prop_compose! {
         (occurred_at, created_at, same, not_before, expires_at)
             in (instant(), instant(), any::<bool>(), option::of(instant()), option::of(instant())),
         statements in option::of(any::<[u8; 32]>().prop_map(Box::new)),
+        replays in prop_oneof![Just(0_u32), any::<u32>()],
     ) -> Message {
         Message {
             id: MessageId::new(id).unwrap(),
@@ -70,6 +73,7 @@ prop_compose! {
             not_before,
             expires_at,
             statements,
+            replays,
         }
     }
 }
@@ -134,6 +138,7 @@ proptest! {
         prop_assert!(decode_segment(Seq(1), &bytes).is_err());
         prop_assert!(decode_door(&bytes).is_err());
         prop_assert!(decode_suspicion(&bytes).is_err());
+        prop_assert!(decode_tx_events(tx_key(), &bytes).is_err());
     }
 
     #[test]
@@ -190,6 +195,28 @@ proptest! {
         };
         prop_assert_eq!(decode_dead(ShardId(2), &encode_dead(&dead).unwrap()).unwrap(), dead);
     }
+}
+
+fn tx_key() -> TxRecordKey {
+    TxRecordKey { at: UnixMillis(7), shard: ShardId(2), of: TxSubject::Message, beat: 3, part: 0 }
+}
+
+/// What every commit writes besides must stay small.
+#[test]
+fn events_of_a_segment_take_some_twenty_bytes_and_those_of_callers_ids_little_more_than_the_ids() {
+    let record = |id: &dyn Fn(u16) -> String| {
+        let event = |index| TxEvent::plain(TxEventKind::Begin, &Tenant::unnamed(), id(index));
+        TxRecord { key: tx_key(), host: "host-1".into(), events: (0..1_000).map(event).collect() }
+    };
+    let place = |index| Place { shard: ShardId(2), segment: Seq(1_800_000_000_000 << 20), index };
+    let made = record(&|index| host_made_id(place(index)).as_str().to_owned());
+    let bytes = encode_tx_events(&made).unwrap();
+    assert!(bytes.len() < 64, "{} bytes", bytes.len());
+    assert_eq!(decode_tx_events(tx_key(), &bytes).unwrap(), made);
+    let chosen = record(&|index| format!("order-{index:04}"));
+    let bytes = encode_tx_events(&chosen).unwrap();
+    assert!(bytes.len() < 1_000 * ("order-0000".len() + 4) + 64, "{} bytes", bytes.len());
+    assert_eq!(decode_tx_events(tx_key(), &bytes).unwrap(), chosen);
 }
 
 /// What an earlier version wrote has these numbers.

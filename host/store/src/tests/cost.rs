@@ -118,7 +118,7 @@ async fn a_takeover_of_sagas_gets_through_although_long_transactions_give_way() 
             journal: Vec::new(),
             writes: rows.map(|row| SagaWrite::PutRow(Arc::new(row))).collect(),
             messages: Vec::new(),
-            events: Vec::new(),
+            events: Default::default(),
             door: Vec::new(),
         };
         store.commit_sagas(commit).await.unwrap();

@@ -164,6 +164,14 @@ async fn a_clock_that_was_set_back_puts_nothing_before_what_lies_there() {
 }
 
 #[tokio::test]
+async fn an_id_that_the_api_refuses_is_taken_in_from_the_doorstep() {
+    let store = memory().await;
+    sql(&store, "RETURN fn::waybill::enqueue({ topic: 'bus:x', payload: 1, key: 'k', id: '..' })").await.unwrap();
+    let taken = messages(&store, ShardId(0)).await;
+    assert_eq!(taken.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), [".."]);
+}
+
+#[tokio::test]
 async fn an_event_of_a_business_table_can_enqueue() {
     let store = memory().await;
     let text = "DEFINE TABLE orders; DEFINE EVENT placed ON orders WHEN $event = 'CREATE' THEN { \

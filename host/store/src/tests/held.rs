@@ -149,7 +149,7 @@ async fn a_row_whose_saga_runs_without_it_does_not_come_back() {
             record,
             journal: vec![entry],
             writes: vec![row("saga_done", of.clone())],
-            events: Vec::new(),
+            events: Default::default(),
             messages: Vec::new(),
             door: Vec::new(),
         };

@@ -50,7 +50,7 @@ async fn write(store: &SurrealStore, journal: Vec<JournalEntry>, writes: Vec<Sag
         record,
         journal,
         writes,
-        events: Vec::new(),
+        events: Default::default(),
         messages: Vec::new(),
         door: Vec::new(),
     };
@@ -78,7 +78,13 @@ async fn mended(store: &SurrealStore, beat: u64) -> String {
 
 #[tokio::test]
 async fn a_saga_whose_end_stood_in_a_damaged_record_is_not_run_again() {
-    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: SHARD,
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     let store = memory().await;
     write(&store, vec![entry("a", 0), entry("still", 0)], Vec::new()).await;
     write(&store, vec![entry("a", 1)], Vec::new()).await;
@@ -86,7 +92,7 @@ async fn a_saga_whose_end_stood_in_a_damaged_record_is_not_run_again() {
     damage(&store, 3).await;
     // The takeover that meets it, and those that don't any more.
     for _ in 0..3 {
-        let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+        let restored = SagaShard::restore(config.clone(), take(&store).await, |_| None, after(9), 0.5);
         let found: Vec<_> = restored.broken.iter().map(|broken| broken.key.clone()).collect();
         assert_eq!(found, [key("acme", "still")], "without its definition all that is left can't be restored");
     }
@@ -94,7 +100,13 @@ async fn a_saga_whose_end_stood_in_a_damaged_record_is_not_run_again() {
 
 #[tokio::test]
 async fn the_end_of_a_saga_is_known_after_its_time_as_long_as_a_takeover_needs_it() {
-    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: SHARD,
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     for damages_before in [false, true] {
         let store = memory().await;
         write(&store, vec![entry("a", 0)], Vec::new()).await;
@@ -104,7 +116,7 @@ async fn the_end_of_a_saga_is_known_after_its_time_as_long_as_a_takeover_needs_i
         }
         assert_eq!(store.expire_sagas(FAR, Duration::ZERO, 10).await.unwrap().removed, 0);
         damage(&store, 2).await;
-        let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+        let restored = SagaShard::restore(config.clone(), take(&store).await, |_| None, after(9), 0.5);
         assert!(restored.broken.is_empty(), "it isn't taken up again: {:?}", restored.broken);
     }
 }
@@ -282,7 +294,13 @@ async fn a_mended_record_is_not_put_behind_a_row_of_a_saga_that_went_on_without_
 
 #[tokio::test]
 async fn a_saga_that_was_set_aside_in_a_damaged_record_is_not_taken_up_again() {
-    let config = SagaShardConfig { shard: SHARD, limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: SHARD,
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     for drops in [false, true] {
         let store = memory().await;
         write(&store, vec![entry("a", 0)], Vec::new()).await;
@@ -293,7 +311,7 @@ async fn a_saga_that_was_set_aside_in_a_damaged_record_is_not_taken_up_again() {
         }
         damage(&store, 2).await;
         for _ in 0..2 {
-            let restored = SagaShard::restore(config, take(&store).await, |_| None, after(9), 0.5);
+            let restored = SagaShard::restore(config.clone(), take(&store).await, |_| None, after(9), 0.5);
             assert!(restored.broken.is_empty(), "{drops}: {:?}", restored.broken);
         }
     }

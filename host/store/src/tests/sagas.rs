@@ -41,7 +41,7 @@ pub(super) async fn commit(store: &SurrealStore, journal: &[&str], writes: Vec<S
         journal: journal.iter().map(entry).collect(),
         writes,
         messages: Vec::new(),
-        events: Vec::new(),
+        events: Default::default(),
         door: Vec::new(),
     };
     store.commit_sagas(commit).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_mended_journal_record_is_given_to_a_saga_that_was_set_aside_for_the_g
             record,
             journal,
             writes,
-            events: Vec::new(),
+            events: Default::default(),
             messages: vec![],
             door: Vec::new(),
         };

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::audit::AuditQuery;
+use waybill_core::glob::Glob;
 use waybill_core::idempotency::{Act, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{HoldToken, IdempotencyKey, MessageId, RequestHash, Tenant};
 use waybill_core::outbox::filter::Filter;
@@ -90,6 +92,7 @@ fn place(table: &str) -> &'static str {
         SAGA_DEFINITION => "['bad', -1]",
         SAGA_DEFINITION_HASH => "bad",
         AUDIT => "[7, 'x']",
+        TX_EVENT => "[7, 0, 0, 1, 0]",
         KV => "['scope', 'bad']",
         KV_SCOPE => "scope",
         other => panic!("say where a row of the new table {other} lies, and who reads it"),
@@ -125,7 +128,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.definitions(None, None, 100),
         store.operations(None, 100),
         store.running_operations(),
-        store.audit_tail(None, 100),
+        store.audit_lines(&AuditQuery { kind: Some(Glob::new("*")), ..AuditQuery::default() }, None, 100),
         store.entries(None, &EntryFilter::default(), UnixMillis(1), None, 100),
         store.keys("scope", "good", None, 100),
     );

@@ -12,12 +12,15 @@ pub use session::{AppendedInTx, BusinessError, BusinessTransaction, append_in_tx
 pub use stamps::Stamps;
 
 use async_trait::async_trait;
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::Tenant;
+use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
 };
 use waybill_core::streams::joint::JointAppends;
+use waybill_core::time::UnixMillis;
 use waybill_surreal::{Bound, RecordIdKey, Row, object, text, text_of};
 
 use crate::fault::store_error;
@@ -128,8 +131,17 @@ impl TransactStore for SurrealStore {
         audit::append(self, event).await
     }
 
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
-        audit::tail(self, tenant, limit).await
+    async fn audit_lines(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditEvent>, StoreError> {
+        audit::lines(self, query, cursor, limit).await
+    }
+
+    async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        audit::purge(self, before, limit).await
     }
 }
 

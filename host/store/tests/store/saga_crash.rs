@@ -83,7 +83,7 @@ fn commit(number: usize, stands: SagaShardRecord) -> (SagaCommit, impl Fn(&mut H
         writes,
         messages,
         door: Vec::new(),
-        events: Vec::new(),
+        events: Default::default(),
     };
     let apply = move |held: &mut Held| {
         held.journal.retain(|beat| *beat >= record.floor);

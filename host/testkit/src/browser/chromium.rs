@@ -1,7 +1,8 @@
-//! `chromium` as a process.
+//! chromium as a process.
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal};
@@ -29,6 +30,18 @@ const FLAGS: &[&str] = &[
     "--password-store=basic",
 ];
 
+/// What it is called: by Debian, by Ubuntu and others, and by those who build Chrome of it.
+const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// Where this machine has one.
+pub fn find_browser() -> Option<PathBuf> {
+    first(find_program)
+}
+
+fn first(find: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    NAMES.into_iter().find_map(find)
+}
+
 /// A browser with one page. It is killed with all its processes when dropped.
 pub struct Browser {
     child: Child,
@@ -39,12 +52,13 @@ impl Browser {
     /// Starts it with the page at this address. What it shows is the page's to tell.
     ///
     /// # Errors
-    /// chromium isn't installed, or the system refuses.
+    /// There is no such browser, or the system refuses.
     pub fn open(url: &str) -> io::Result<Self> {
-        let program = find_program("chromium").ok_or_else(|| {
-            io::Error::other(
-                "chromium is not installed: `apt-get install chromium` (Debian), or https://www.chromium.org/getting-involved/download-chromium",
-            )
+        let program = find_browser().ok_or_else(|| {
+            io::Error::other(format!(
+                "none of {} is installed: `apt-get install chromium` (Debian), or https://www.chromium.org/getting-involved/download-chromium",
+                NAMES.join(", ")
+            ))
         })?;
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(program);
@@ -70,5 +84,23 @@ impl Drop for Browser {
             // One that has ended has no group any more.
             let _gone = rustix::process::kill_process_group(group, Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_is_found_by_each_name_that_distributions_give_it() {
+        let found = |there: &[&str]| {
+            let path = first(|name| there.contains(&name).then(|| PathBuf::from(name)));
+            path.map(|path| path.display().to_string())
+        };
+        for name in ["chromium", "chromium-browser", "google-chrome"] {
+            assert_eq!(found(&[name]).as_deref(), Some(name));
+        }
+        assert_eq!(found(&["google-chrome", "chromium"]).as_deref(), Some("chromium"));
+        assert_eq!(found(&["firefox"]), None);
     }
 }

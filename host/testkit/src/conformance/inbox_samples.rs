@@ -215,7 +215,7 @@ impl Writer {
             done: Vec::new(),
             messages: Vec::new(),
             sagas: Vec::new(),
-            events: Vec::new(),
+            events: Default::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! test of each. What it doesn't cover: SurrealQL statements, durability, several hosts on one store, speed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a sentence fails by panicking")]
 
+pub mod audit;
 pub mod bounds;
 pub mod dedup;
 pub mod door;
@@ -125,9 +126,16 @@ macro_rules! store_conformance {
             operations: operations_are_kept_and_found
             operations: only_running_operations_are_to_be_resumed
             operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
-            operations: the_audit_trail_is_read_from_its_end
-            operations: a_tenant_reads_its_own_audit_trail
             operations: a_pause_stays_until_it_is_lifted
+            audit: the_trail_is_read_from_its_end
+            audit: a_tenant_reads_its_own_trail
+            audit: every_event_comes_back_as_it_was_written
+            audit: events_of_a_commit_that_does_not_go_in_are_not_there
+            audit: acts_and_events_are_one_list_by_time_and_no_page_size_changes_it
+            audit: lines_are_found_by_kind_id_and_time
+            audit: the_trail_is_read_by_who_what_and_when
+            audit: what_is_older_than_it_is_kept_goes_and_nothing_else
+            audit: a_cursor_of_another_list_is_refused
             kv: an_entry_comes_back_with_its_revision
             kv: expectations_are_held
             kv: quotas_are_kept
@@ -183,6 +191,7 @@ macro_rules! saga_store_conformance {
             sagas: a_version_of_a_definition_never_changes
             sagas: definitions_are_found_by_name_version_and_hash
             sagas: stuck_sagas_are_dead_letters_of_their_kind
+            audit: events_of_sagas_go_in_with_their_commit_or_not_at_all
             saga_aside: a_saga_that_is_set_aside_is_read_by_nobody_until_it_is_put_back
             saga_aside: all_that_was_set_aside_of_a_saga_comes_back_together
             saga_aside: what_is_dropped_of_a_saga_is_gone_with_its_dead_letter
@@ -255,6 +264,9 @@ macro_rules! stream_store_conformance {
             stream_joint: a_transaction_whose_message_waits_is_a_repeat_before_its_events_are_looked_at
             stream_joint: events_of_a_step_commit_with_its_state_and_its_messages
             stream_joint: events_of_a_handler_commit_with_its_mark
+            stream_joint: a_step_whose_events_number_themselves_commits_whole_or_not_at_all
+            stream_joint: a_handler_whose_events_number_themselves_commits_whole_or_not_at_all
+            stream_joint: of_a_step_and_a_handler_at_one_end_exactly_one_goes_in
             streams: what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows
             stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
             stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes
@@ -270,6 +282,7 @@ macro_rules! stream_store_conformance {
             stream_reads: streams_are_scanned_by_name_and_by_what_selects_them
             stream_reads: streams_are_listed_by_name_in_pages_with_where_they_stand
             stream_reads: who_scans_again_reads_what_he_lacks
+            stream_reads: what_compaction_emptied_tells_nothing_of_what_a_reader_had
             stream_reads: checkpoints_come_back_and_relays_read_on_behind_them
             stream_reads: dead_letters_and_what_a_relay_never_had_are_listed_in_pages
             stream_reads: a_relay_goes_through_all_streams_of_its_shard

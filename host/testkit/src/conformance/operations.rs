@@ -1,7 +1,7 @@
-//! Bulk acts and the audit trail.
+//! Bulk acts, and transports that are paused.
 
 use waybill_core::port::saga::RetryMode;
-use waybill_core::port::transact::{AuditEvent, Operation, OperationState, Refusal};
+use waybill_core::port::transact::{Operation, OperationState, Refusal};
 use waybill_core::time::UnixMillis;
 
 use super::Store;
@@ -17,6 +17,7 @@ fn operation(id: &str, state: OperationState) -> Operation {
         filter: "code=HTTP.* age>1h".into(),
         step: Some("charge".into()),
         mode: Some(RetryMode::Retry),
+        not_before: Some(UnixMillis(T0.0 + 9)),
         tenant: Some("acme".into()),
         rate: 100,
         reason: "fixed the receiver".into(),
@@ -76,34 +77,6 @@ pub async fn the_latest_operations_are_listed_and_a_tenant_sees_its_own(store: &
     assert_eq!(ids(store.operations(None, 100).await.unwrap()).len(), 5);
     assert_eq!(ids(store.operations(Some(&tenant("acme")), 2).await.unwrap()), ["04", "02"]);
     assert!(store.operations(Some(&tenant("other")), 2).await.unwrap().is_empty());
-}
-
-fn event(n: u64, of: Option<&str>) -> AuditEvent {
-    AuditEvent {
-        at: UnixMillis(T0.0 + n / 2),
-        kind: "TxReplayRequested".into(),
-        actor: "ann".into(),
-        tenant: of.map(str::to_owned),
-        object: format!("m-{n}"),
-        detail: serde_json::json!({ "n": n, "deep": { "list": [1, null, "x"] } }),
-    }
-}
-
-pub async fn the_audit_trail_is_read_from_its_end(store: &impl Store) {
-    for n in 0..9 {
-        store.audit(&event(n, None)).await.unwrap();
-    }
-    let tail = store.audit_tail(None, 4).await.unwrap();
-    assert_eq!(tail, [8, 7, 6, 5].map(|n| event(n, None)));
-    assert_eq!(store.audit_tail(None, 100).await.unwrap().len(), 9);
-}
-
-pub async fn a_tenant_reads_its_own_audit_trail(store: &impl Store) {
-    for n in 0..9 {
-        store.audit(&event(n, [None, Some("acme"), Some("other")][n as usize % 3])).await.unwrap();
-    }
-    let tail = store.audit_tail(Some(&tenant("acme")), 2).await.unwrap();
-    assert_eq!(tail, [7, 4].map(|n| event(n, Some("acme"))));
 }
 
 pub async fn a_pause_stays_until_it_is_lifted(store: &impl Store) {

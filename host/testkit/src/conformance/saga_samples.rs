@@ -62,18 +62,9 @@ fn failure() -> Failure {
 
 fn started(input: Json) -> Started {
     Started {
-        definition: reference("order", 3),
-        pinned: Vec::new(),
-        steps: STEPS,
-        caller_id: false,
-        input,
         deadline: Some(after(3_600_000)),
-        headers: Vec::new(),
-        envelope_id: None,
-        correlation_id: None,
-        traceparent: None,
         plugins: vec![("orders".into(), identity())],
-        default_retry: default_retry(),
+        ..Started::new(reference("order", 3), STEPS, input, default_retry())
     }
 }
 

@@ -35,19 +35,15 @@ pub(super) fn reference(name: &str, version: u32) -> DefinitionRef {
 
 pub(super) fn events(ms: u64) -> Vec<Event> {
     let at = T0.plus(Duration::from_millis(ms));
+    let input = Json::parse("{\"n\":12345678901234567890.5}").unwrap();
+    let retry = RetryPolicy { max_attempts: 9, floor_ms: Some(5), ..default_retry() };
     let started = Started {
-        definition: reference("order", 2),
         pinned: vec![("saga:pay".into(), reference("pay", 1))],
-        steps: 3,
         caller_id: true,
-        input: Json::parse("{\"n\":12345678901234567890.5}").unwrap(),
         deadline: Some(T0.plus(Duration::from_secs(60))),
         headers: vec![("a".into(), "ü".into())],
         envelope_id: Some("e".into()),
-        correlation_id: None,
-        traceparent: None,
-        plugins: Vec::new(),
-        default_retry: RetryPolicy { max_attempts: 9, floor_ms: Some(5), ..default_retry() },
+        ..Started::new(reference("order", 2), 3, input, retry)
     };
     let failure = Failure { maybe_done: true, ..Failure::new("HTTP.503", "the answer was \"no\"") };
     let whats = [
@@ -115,7 +111,7 @@ pub(super) fn next(before: &SagaShardRecord) -> SagaCommit {
         record,
         journal: Vec::new(),
         writes: Vec::new(),
-        events: Vec::new(),
+        events: Default::default(),
         messages: Vec::new(),
         door: Vec::new(),
     }

@@ -55,6 +55,7 @@ pub fn message(name: &str) -> Message {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 2,
     }
 }
 

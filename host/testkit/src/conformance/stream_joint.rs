@@ -11,7 +11,7 @@ use waybill_core::port::transact::{DoorGroup, TransactStore, Transacted};
 use waybill_core::saga::records::{SagaCommit, SagaShardRecord};
 use waybill_core::streams::exact::ExactRefusal;
 use waybill_core::streams::joint::{JointAppend, JointAppends};
-use waybill_core::streams::records::DoorContent;
+use waybill_core::streams::records::{Append, DoorContent};
 
 use super::SagaPorts;
 use super::inbox_samples::Writer;
@@ -131,6 +131,21 @@ pub async fn of_many_transactions_at_one_end_exactly_one_goes_in(
     assert_eq!((won, last(store, "b").await, messages(store).await.len()), (1, 1, 1));
 }
 
+fn joint(list: Vec<JointAppend>) -> JointAppends {
+    JointAppends { list, at: T0 }
+}
+
+fn at_the_door(left: &Arc<Append>) -> JointAppends {
+    joint(vec![JointAppend::Plain { shard: SHARD, append: Arc::clone(left) }])
+}
+
+/// Three appends of which the last one can't be made, and what is said of it.
+fn elsewhere() -> (JointAppends, StoreError) {
+    let events = joint(vec![plain("p", &["1"]), numbered("b", &["2"], 0), numbered("a", &["3"], 7)]);
+    let refusal = ExactRefusal::ExpectedSeq { stream: stream("a"), expected: 7, actual: 0 };
+    (events, StoreError::Appends(vec![(2, refusal)]))
+}
+
 /// What lies on the doorstep of streams, by what it says.
 async fn at_door(store: &impl StreamStore) -> Vec<DoorContent> {
     all_at_door(store, SHARD).await.rows.into_iter().map(|row| row.content.unwrap()).collect()
@@ -143,7 +158,7 @@ pub async fn events_of_a_step_commit_with_its_state_and_its_messages(store: &(im
     let commit = || SagaCommit {
         journal: vec![entry("saga", 0, false)],
         messages: vec![group()],
-        events: vec![(SHARD, Arc::clone(&left))],
+        events: at_the_door(&left),
         ..next(&record)
     };
     let stale = SagaCommit { expect_beat: record.beat + 7, ..commit() };
@@ -158,7 +173,7 @@ pub async fn events_of_a_step_commit_with_its_state_and_its_messages(store: &(im
 
 pub async fn events_of_a_handler_commit_with_its_mark(store: &(impl OwnerStore + InboxStore + StreamStore)) {
     let (mut writer, left) = (Writer::new(), Arc::new(append("a", &["1"])));
-    let events = || vec![(SHARD, Arc::clone(&left))];
+    let events = || at_the_door(&left);
     let stale = InboxCommit { expect_beat: 7, events: events(), ..writer.next() };
     let stale = InboxCommit { record: InboxShardRecord { beat: 8, ..stale.record.clone() }, ..stale };
     assert!(matches!(store.commit_inbox(stale).await, Err(StoreError::Conflict(_))));
@@ -166,4 +181,59 @@ pub async fn events_of_a_handler_commit_with_its_mark(store: &(impl OwnerStore +
     let group = DoorGroup { shard: SHARD, messages: vec![Arc::new(message("m"))] };
     writer.commit(store, |commit| (commit.events, commit.messages) = (events(), vec![group])).await;
     assert_eq!((at_door(store).await, messages(store).await), (vec![DoorContent::Append(left)], vec!["m".to_owned()]));
+}
+
+pub async fn a_step_whose_events_number_themselves_commits_whole_or_not_at_all(store: &(impl SagaPorts + StreamStore)) {
+    let record = take(store, SHARD, 1).await.record;
+    let commit = |before: &SagaShardRecord, events: JointAppends| SagaCommit {
+        journal: vec![entry("saga", 0, false)],
+        messages: vec![DoorGroup { shard: SHARD, messages: vec![Arc::new(message("m"))] }],
+        events,
+        ..next(before)
+    };
+    let (events, refused) = elsewhere();
+    assert_eq!(store.commit_sagas(commit(&record, events)).await, Err(refused));
+    assert_eq!((last(store, "b").await, at_door(store).await, messages(store).await), (0, vec![], vec![]));
+    assert_eq!(store.saga_shard(SHARD).await.unwrap(), record, "no state either");
+    let events = || joint(vec![numbered("a", &["3", "4"], 0), numbered("b", &["2"], 0)]);
+    let first = commit(&record, events());
+    store.commit_sagas(first.clone()).await.unwrap();
+    assert_eq!((last(store, "a").await, last(store, "b").await, messages(store).await), (2, 1, vec!["m".to_owned()]));
+    // Who was replaced hears of that, not of the streams.
+    let (late, _) = elsewhere();
+    assert!(matches!(store.commit_sagas(commit(&record, late)).await, Err(StoreError::Conflict(_))));
+    // The step again, under the same ids: the first result, though the streams have grown.
+    store.commit_sagas(SagaCommit { events: events(), ..next(&first.record) }).await.unwrap();
+    assert_eq!((last(store, "a").await, last(store, "b").await), (2, 1));
+    assert_eq!(take(store, SHARD, 2).await.journal.len(), 1, "the step's state");
+}
+
+pub async fn a_handler_whose_events_number_themselves_commits_whole_or_not_at_all(
+    store: &(impl OwnerStore + InboxStore + StreamStore),
+) {
+    let mut writer = Writer::new();
+    let group = || DoorGroup { shard: SHARD, messages: vec![Arc::new(message("m"))] };
+    let (events, refused) = elsewhere();
+    let commit = InboxCommit { events, messages: vec![group()], ..writer.next() };
+    assert_eq!(store.commit_inbox(commit).await, Err(refused));
+    assert_eq!((last(store, "b").await, at_door(store).await, messages(store).await), (0, vec![], vec![]));
+    assert_eq!(store.inbox_shard(SHARD).await.unwrap(), InboxShardRecord::default(), "no mark either");
+    let events = || joint(vec![numbered("a", &["3", "4"], 0), numbered("b", &["2"], 0)]);
+    writer.commit(store, |commit| (commit.events, commit.messages) = (events(), vec![group()])).await;
+    assert_eq!((last(store, "a").await, last(store, "b").await, messages(store).await), (2, 1, vec!["m".to_owned()]));
+    writer.commit(store, |commit| commit.events = events()).await;
+    assert_eq!((last(store, "a").await, last(store, "b").await), (2, 1), "the same again");
+}
+
+pub async fn of_a_step_and_a_handler_at_one_end_exactly_one_goes_in(
+    store: &(impl SagaPorts + InboxStore + StreamStore),
+) {
+    let record = take(store, SHARD, 1).await.record;
+    let step = SagaCommit { events: joint(vec![numbered("a", &["1"], 0)]), ..next(&record) };
+    let handler = InboxCommit { events: joint(vec![numbered("a", &["2"], 0)]), ..Writer::new().next() };
+    let (step, handler) = futures::join!(store.commit_sagas(step), store.commit_inbox(handler));
+    assert!(step.is_ok() != handler.is_ok(), "{step:?} {handler:?}");
+    let error = step.err().or(handler.err()).unwrap();
+    assert!(matches!(error, StoreError::Appends(_) | StoreError::Conflict(_)), "{error}");
+    assert_eq!(last(store, "a").await, 1);
 }

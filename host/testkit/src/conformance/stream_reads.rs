@@ -337,6 +337,24 @@ pub async fn who_scans_again_reads_what_he_lacks(store: &impl Store) {
     }
 }
 
+pub async fn what_compaction_emptied_tells_nothing_of_what_a_reader_had(store: &impl Store) {
+    let (mut writer, of) = (Writer::new(), stream("a"));
+    let empty = |from: u64| Chunk { events: Vec::new(), ..chunk(from, 1, &["gone"]) };
+    let chunks = [empty(0), chunk(1, 5, &["x"]), empty(2), chunk(3, 6, &["y"]), empty(4)];
+    let head = StreamHead { last: 5, fed: 5, bytes: 1 };
+    let mut writes: Vec<StreamWrite> = chunks.iter().map(|chunk| put_chunk(&of, chunk)).collect();
+    writes.push(StreamWrite::PutHead { stream: of.clone(), head });
+    writer.write(store, writes).await;
+    for (since, from) in [(4, 0), (5, 2), (6, 4)] {
+        let (tenant, selector) = (tenant("acme"), Selector::Prefix(String::new()));
+        let (from_first, since) = (ScanFrom::Behind(None), vec![since]);
+        let query = ScanQuery { tenant, selector, from: from_first, since, bytes_max: ALL_BYTES };
+        let (_, slice) = store.scan_streams(&query).await.unwrap().unwrap();
+        let lasts: Vec<u64> = slice.chunks.iter().map(|stored| stored.last).collect();
+        assert_eq!(lasts, (from + 1..=5).collect::<Vec<u64>>(), "behind {from}");
+    }
+}
+
 pub async fn checkpoints_come_back_and_relays_read_on_behind_them(store: &impl Store) {
     let (mut writer, of, relay, other) = (Writer::new(), stream("a"), relay("mail"), relay("größe"));
     singles(store, &mut writer, &of, 9).await;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use waybill_core::port::stream_store::{ScanFrom, ScanQuery, StreamStore as Store};
 use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::event::Event;
+use waybill_core::streams::limits::{SLICE_IDS_MAX, SLICE_ROWS_MAX};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::records::{StreamHead, StreamRest, StreamWrite};
@@ -182,6 +183,21 @@ pub async fn a_resource_with_many_chunks_is_read_in_parts_and_many_ids_by_the_st
         assert_eq!(seqs, (0..600).map(|number| number * 2 + 1).collect::<Vec<u64>>());
         // r4 and r40 to r49.
         assert_eq!(read(store, &of, &beginning("r4"), bytes_max).await.0.len(), 11 * 12);
+    }
+    let looked = async |selector: Selector| {
+        let (tenant, from, since) = (tenant("acme"), ScanFrom::Behind(None), Vec::new());
+        let query = ScanQuery { tenant, selector, from, since, bytes_max: ALL_BYTES };
+        let (_, slice) = store.scan_streams(&query).await.unwrap().unwrap();
+        (slice.chunks.len(), slice.is_all)
+    };
+    assert_eq!(looked(one("often")).await, (SLICE_ROWS_MAX, false), "one look goes by so many rows");
+    assert_eq!(looked(beginning("r4")).await, (11 * 12, true));
+    assert_eq!(looked(beginning("r")).await, (600, true), "too many ids: the stream is read as it is");
+    // Ids of other streams count as well.
+    let others = |count: usize| vec![(0..count).map(|number| format!("r4-{number}")).collect::<Vec<_>>()];
+    for (count, chunks) in [(SLICE_IDS_MAX - 11, 11 * 12), (SLICE_IDS_MAX - 10, 600)] {
+        stored(store, &mut writer, &stream("b"), &others(count), 1).await;
+        assert_eq!(looked(beginning("r4")).await, (chunks, true), "{count} others");
     }
 }
 

@@ -9,8 +9,8 @@ use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::event::{Body, Event};
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::{
-    Append, DoorContent, EventIdRecord, Refusal, RelayNote, RelayWord, StreamCommitted, StreamDead, StreamHead,
-    StreamRest, StreamShardRecord, StreamView, StreamWrite,
+    Append, DoorContent, EventIdRecord, Refusal, RelayNote, RelayStop, RelayWord, StreamCommitted, StreamDead,
+    StreamHead, StreamRest, StreamShardRecord, StreamView, StreamWrite,
 };
 
 use super::samples::{SHARD, T0, tenant};
@@ -221,22 +221,31 @@ pub async fn old_ids_are_forgotten_and_may_be_used_again(store: &impl Store) {
 pub async fn what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows(store: &impl Store) {
     let [first, second] = ["out", "out-2"].map(|name| RelayName::new(name).unwrap());
     assert!(store.relay_notes().await.unwrap().is_empty());
-    let noted = |is_paused, number| RelayNote { is_paused, stopped: None, number };
+    let noted = |is_paused, number| RelayNote { is_paused, stopped: None, number, stops: Vec::new() };
     assert_eq!(store.note_relay(&first, &RelayWord::Pause).await.unwrap(), noted(true, 1));
     assert_eq!(store.note_relay(&second, &RelayWord::Pause).await.unwrap(), noted(true, 1));
     assert_eq!(store.note_relay(&first, &RelayWord::Resume).await.unwrap(), noted(false, 2));
     let notes = store.relay_notes().await.unwrap();
     assert_eq!(notes, [(first.clone(), noted(false, 2)), (second.clone(), noted(true, 1))]);
     assert_eq!(store.note_relay(&first, &RelayWord::Resume).await.unwrap(), noted(false, 3), "also what it was before");
-    let stopped = |is_paused, number| RelayNote { stopped: Some("a refusal".into()), ..noted(is_paused, number) };
-    let stop = RelayWord::Stop("a refusal".into());
+    // One that is negative for a signed integer.
+    let key = u64::MAX - 3;
+    let known = |note: RelayNote| RelayNote { stops: vec![key], ..note };
+    let stopped =
+        |is_paused, number| known(RelayNote { stopped: Some("a refusal".into()), ..noted(is_paused, number) });
+    let stop = RelayWord::Stop(RelayStop { key, reason: "a refusal".into() });
     assert_eq!(store.note_relay(&first, &stop).await.unwrap(), stopped(false, 4));
     assert_eq!(store.note_relay(&second, &stop).await.unwrap(), stopped(true, 2), "it is paused as well");
     assert_eq!(store.note_relay(&first, &RelayWord::Pause).await.unwrap(), stopped(true, 5), "a pause ends no stop");
     let notes = store.relay_notes().await.unwrap();
     assert_eq!(notes, [(first.clone(), stopped(true, 5)), (second, stopped(true, 2))]);
-    assert_eq!(store.note_relay(&first, &RelayWord::Resume).await.unwrap(), noted(false, 6));
-    assert_eq!(store.relay_notes().await.unwrap()[0], (first, noted(false, 6)));
+    assert_eq!(store.note_relay(&first, &RelayWord::Resume).await.unwrap(), known(noted(false, 6)));
+    assert_eq!(store.note_relay(&first, &stop).await.unwrap(), known(noted(false, 6)), "the same stop, told again");
+    assert_eq!(store.relay_notes().await.unwrap()[0], (first.clone(), known(noted(false, 6))));
+    let other = RelayWord::Stop(RelayStop { key: 3, reason: "another".into() });
+    let note = RelayNote { stopped: Some("another".into()), stops: vec![key, 3], ..noted(false, 7) };
+    assert_eq!(store.note_relay(&first, &other).await.unwrap(), note);
+    assert_eq!(store.relay_notes().await.unwrap()[0], (first, note));
 }
 
 pub async fn what_the_feed_has_not_named_is_found_in_order_and_in_parts(store: &impl Store) {

@@ -23,6 +23,8 @@ pub struct Sent {
     pub payload: Bytes,
     /// Counts from 1, as the delivery says.
     pub attempt: u32,
+    /// How often it was put back from the dead letters.
+    pub replays: u32,
     pub epoch: u64,
     /// Place in the order.
     pub seq: u64,
@@ -43,6 +45,7 @@ impl Sent {
             destination: delivery.destination.clone(),
             payload: delivery.payload.clone(),
             attempt: delivery.attempt,
+            replays: message.replays,
             epoch: delivery.lease_epoch,
             seq: delivery.seq.0,
         }

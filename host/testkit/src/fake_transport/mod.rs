@@ -44,6 +44,8 @@ pub struct FakeTransport {
     under_way: AtomicUsize,
     closed: AtomicBool,
     logging: AtomicBool,
+    /// Rung when an instance opens.
+    opens: Notify,
 }
 
 impl FakeTransport {
@@ -77,6 +79,7 @@ impl FakeTransport {
             under_way: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             logging: AtomicBool::new(true),
+            opens: Notify::new(),
         })
     }
 
@@ -103,6 +106,11 @@ impl FakeTransport {
     /// Changes how it says it is.
     pub fn set_health(&self, health: Health, detail: Option<&str>) {
         *self.health.lock() = HealthReport { health, detail: detail.map(str::to_owned) };
+    }
+
+    /// An instance of it opens.
+    pub fn open(&self) {
+        self.opens.notify_waiters();
     }
 
     /// Changes what comes of provisioning.
@@ -239,6 +247,9 @@ impl Transport for FakeTransport {
     }
     async fn health(&self) -> HealthReport {
         self.health.lock().clone()
+    }
+    async fn opened(&self) {
+        self.opens.notified().await;
     }
     async fn provision(&self, _apply: bool) -> Result<Vec<ProvisionChange>, ProvisionError> {
         self.provisioned.lock().clone()

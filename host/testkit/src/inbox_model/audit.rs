@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use waybill_core::ids::Seq;
 use waybill_core::inbox::dlq;
 use waybill_core::inbox::records::SagaDoorItem;
+use waybill_core::inbox::settings::Target;
 
 use super::broker::State;
-use super::handlers::{leaves_message, leaves_signal};
+use super::handlers::{event_of, leaves_event, leaves_message, leaves_signal};
 use super::ledger::Item;
 use super::world::World;
 
@@ -18,6 +19,7 @@ impl World {
         }
         self.audit_ends();
         self.audit_leavings();
+        self.audit_events();
         self.audit_dlq();
     }
 
@@ -87,6 +89,34 @@ impl World {
                 if leaves && found != times {
                     self.ledger.violation(format!("LEFT by {item:?}: processed {times} times, {found} {what}"));
                 }
+            }
+            // What is forwarded meets no handler.
+            let is_handled = self.setup.settings.consumers[usize::from(item.0)].target == Target::Handler;
+            if leaves_event(item) && is_handled && times > 0 && !self.has_event(item) {
+                self.ledger.violation(format!("EVENT of {item:?}: processed {times} times, and it isn't there"));
+            }
+        }
+    }
+
+    fn has_event(&self, item: Item) -> bool {
+        let append = event_of(item);
+        let ids = append.events.iter().map(|event| (append.stream.tenant.clone(), event.id.clone()));
+        self.store.read(|tables| ids.into_iter().all(|id| tables.streams.ids.contains_key(&id)))
+    }
+
+    /// Each event is of an item that was processed, and the numbers of a stream have no gap.
+    fn audit_events(&mut self) {
+        let (found, streams) = self.store.read(|tables| {
+            let found: Vec<String> = tables.streams.ids.keys().map(|(_, id)| id.to_string()).collect();
+            (found, tables.streams.heads.values().map(|head| head.last).sum::<u64>())
+        });
+        if found.len() as u64 != streams {
+            self.ledger.violation(format!("EVENTS: {} ids, and {streams} numbers were given out", found.len()));
+        }
+        for id in found {
+            let item = id.split_once('-').and_then(|(of, number)| Some((of.parse().ok()?, number.parse().ok()?)));
+            if item.is_none_or(|item| self.ledger.processed.get(&item).is_none_or(|times| *times == 0)) {
+                self.ledger.violation(format!("EVENT {id} is there, and its item wasn't processed"));
             }
         }
     }

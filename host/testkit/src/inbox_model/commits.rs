@@ -6,7 +6,9 @@ use waybill_core::inbox::owner::InboxOwner;
 use waybill_core::inbox::records::{InboxCommit, InboxShardRecord, SagaDoorGroup};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::DoorGroup;
+use waybill_core::streams::joint::JointAppends;
 
+use super::handlers::item_of;
 use super::host::{Pending, Phase};
 use super::ledger::{Booking, consumer_number};
 use super::messages::number_of;
@@ -125,7 +127,7 @@ impl World {
             done: Vec::new(),
             messages: Vec::new(),
             sagas: Vec::new(),
-            events: Vec::new(),
+            events: JointAppends::default(),
         }
     }
 
@@ -180,7 +182,17 @@ impl World {
             self.decide_fate(pending, 60);
             return StoreAnswer::Committed(Err(StoreError::Unavailable("no answer came".into())));
         }
-        StoreAnswer::Committed(self.apply(&pending))
+        if !self.calm && pending.commit.events.has_exact() && self.rng.one_in(12) {
+            self.ledger.stats.conflicts += 1;
+            return StoreAnswer::Committed(Err(StoreError::Conflict("the head of a stream".into())));
+        }
+        let applied = self.apply(&pending);
+        if let Err(StoreError::Appends(refused)) = &applied {
+            self.ledger.stats.refused += refused.len() as u64;
+            let of = |place: &usize| pending.commit.events.list.get(*place).and_then(|joint| item_of(joint.append()));
+            refused.iter().filter_map(|(place, _)| of(place)).for_each(|item| self.ledger.fails(item));
+        }
+        StoreAnswer::Committed(applied)
     }
 
     fn answer(&mut self, host: usize, answer: StoreAnswer<InboxShardRecord>) {

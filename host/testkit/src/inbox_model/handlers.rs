@@ -15,6 +15,9 @@ use waybill_core::message::{Message, Payload};
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
+use waybill_core::streams::exact::ExactAppend;
+use waybill_core::streams::joint::JointAppend;
+use waybill_core::streams::records::Append;
 use waybill_core::topic::Topic;
 
 use super::broker::{Broker, State};
@@ -23,6 +26,7 @@ use super::ledger::{CallFacts, Item};
 use super::messages::{content_of, number_of};
 use super::setup::{SHARD, STORED, WINDOW};
 use super::world::World;
+use crate::conformance::stream_samples::append;
 
 /// What a message leaves in the outbox when it was processed.
 pub(super) fn leaves_message(item: Item) -> bool {
@@ -31,6 +35,22 @@ pub(super) fn leaves_message(item: Item) -> bool {
 
 pub(super) fn leaves_signal(item: Item) -> bool {
     item.1.is_multiple_of(4)
+}
+
+/// It leaves an event, too, for a stream that has to end where it did when the handler looked.
+pub(super) fn leaves_event(item: Item) -> bool {
+    item.1 % 5 < 2
+}
+
+/// The event that an item leaves, each time the same.
+pub(super) fn event_of(item: Item) -> Append {
+    append(&format!("s{}", item.1 % 2), &[&format!("{}-{}", item.0, item.1)])
+}
+
+/// The item that leaves an append.
+pub(super) fn item_of(append: &Append) -> Option<Item> {
+    let (consumer, number) = append.events.first()?.id.as_str().split_once('-')?;
+    Some((consumer.parse().ok()?, number.parse().ok()?))
 }
 
 /// Key of a published message; none when there is no such message.
@@ -230,6 +250,7 @@ impl World {
             not_before: None,
             expires_at: None,
             statements: None,
+            replays: 0,
         })
     }
 
@@ -266,7 +287,12 @@ impl World {
         }
         let (processed, poison) = if self.calm { (90, 90) } else { (65, 70) };
         if drawn < processed {
-            let leavings = self.leavings(item, running.seq.0);
+            let mut leavings = self.leavings(item, running.seq.0);
+            if leaves_event(item) {
+                let append = event_of(item);
+                let expected = self.store.read(|tables| tables.streams.head(&append.stream).last);
+                leavings.events.list.push(JointAppend::Exact(ExactAppend::new(append, expected, 1)));
+            }
             return Verdict::Processed(leavings);
         }
         if drawn < poison {

@@ -69,6 +69,7 @@ mod tests {
         let stats = &report.stats;
         assert!(stats.takeovers > 1_000 && stats.unknown > 500 && stats.redeliveries > 1_000, "{report}");
         assert!(stats.reused > 100 && stats.convicted > 20 && stats.replays > 100, "{report}");
+        assert!(stats.refused > 100 && stats.conflicts > 100, "{report}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Mutation {
     pub fn seeds(self) -> Range<u64> {
         match self {
             // It takes a replay whose message comes again while its commit is out.
-            Self::Without(Rule::RegisterReplay) => 1..6_000,
+            Self::Without(Rule::RegisterReplay) => 1..30_000,
             // It takes one that is busy until the calm phase and asks again and again beside others that go through: one seed in 600.
             Self::Without(Rule::HoldsAreCharged) => 1..6_000,
             _ => 1..2_000,

@@ -28,5 +28,9 @@ counts! {
     /// Finished again after the window.
     again,
     too_large,
+    /// Messages whose events were refused.
+    refused,
+    /// Commits that met another writer of a stream.
+    conflicts,
     duplicates,
 }

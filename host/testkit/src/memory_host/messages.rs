@@ -99,7 +99,7 @@ impl InMemoryHost {
 
     /// Puts so many copies of a dead letter behind it, which entered the order in the same millisecond.
     pub async fn copy_dead(&self, of: &str, id: &str, copies: usize) {
-        let seq = self.view(of, id).await.seq.unwrap();
+        let seq = self.view(of, id).await.seq.unwrap().0;
         self.store.write(|tables| {
             let (shard, found) =
                 tables.dead.iter().find(|((_, at), _)| at.0 == seq).map(|(at, dead)| (at.0, dead.clone())).unwrap();

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use waybill_api::plugins::{
-    BadDigest, Generation, PluginChanged, PluginReload, PluginService, PluginUpload, Plugins, RefusedFile,
-    TransportPlugin,
+    BadDigest, Generation, PluginChanged, PluginLog, PluginLogAsked, PluginLogLine, PluginReload, PluginService,
+    PluginUpload, Plugins, RefusedFile, TransportPlugin,
 };
 use waybill_core::code::Code;
 use waybill_core::message::Payload;
@@ -37,6 +37,7 @@ struct Slot {
     source: String,
     /// What every change comes to; none = it is done.
     refusal: Option<PluginsError>,
+    log: Vec<PluginLogLine>,
 }
 
 impl MemoryPlugins {
@@ -57,6 +58,22 @@ impl MemoryPlugins {
     pub fn refuse(&self, transport: &str, code: Code, reason: &str) {
         let refusal = PluginsError::Refused { code, reason: reason.to_owned() };
         self.with(transport, |slot| slot.refusal = Some(refusal));
+    }
+
+    /// The plugin writes a line into its log.
+    pub fn writes(&self, transport: &str, level: &str, message: &str, fields: &[(&str, &str)]) {
+        let at = self.clock.wall().into();
+        self.with(transport, |slot| {
+            slot.log.push(PluginLogLine {
+                number: slot.log.len() as u64 + 1,
+                at,
+                level: level.to_owned(),
+                generation: slot.plugin.live.generation,
+                instance: Some(0),
+                message: message.to_owned(),
+                fields: fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            });
+        });
     }
 
     /// Puts a file into the folder of plugins that can't be used.
@@ -109,11 +126,12 @@ impl Slot {
             previous: None,
             probation: None,
             refused: None,
+            rolled_back: None,
             history: Vec::new(),
             bad: Vec::new(),
             fallback: None,
         };
-        Self { transport, plugin, source: digest, refusal: None }
+        Self { transport, plugin, source: digest, refusal: None, log: Vec::new() }
     }
 
     /// Takes another component, unless it is the live one or one that was rolled back. True when it is another generation.
@@ -146,6 +164,7 @@ impl Slot {
         before.code = why.map(|(code, _)| code.as_str().to_owned());
         before.reason = why.map(|(_, reason)| reason.to_owned());
         self.plugin.history.push(before.clone());
+        self.plugin.rolled_back = why.is_some().then(|| before.clone());
         self.plugin.previous = Some(before);
         let (generation, digest) = (self.plugin.live.generation, digest.to_owned());
         self.transport.set_identity(|identity| (identity.generation, identity.digest) = (generation, digest));
@@ -157,6 +176,14 @@ impl PluginService for MemoryPlugins {
     async fn plugins(&self) -> Plugins {
         let items = self.slots.lock().values().map(|slot| slot.plugin.clone()).collect();
         Plugins { items, next_cursor: None, refused_files: self.refused_files.lock().clone() }
+    }
+
+    async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {
+        let slots = self.slots.lock();
+        let slot = slots.get(name).ok_or_else(|| PluginsError::NotFound(name.to_owned()))?;
+        let items: Vec<PluginLogLine> =
+            slot.log.iter().filter(|line| line.number > asked.after).take(asked.limit).cloned().collect();
+        Ok(PluginLog { next: items.last().map_or(asked.after, |line| line.number), items, missed: 0 })
     }
 
     async fn reload(&self, transport: &str, asked: PluginReload, _actor: &str) -> Result<PluginChanged, PluginsError> {

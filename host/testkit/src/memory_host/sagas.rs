@@ -35,7 +35,10 @@ impl InMemoryHost {
     /// Stores a definition in TOML.
     pub async fn define(&self, text: &str) -> Defined {
         let (text, format) = (text.to_owned(), DefinitionFormat::Toml);
-        self.sagas.define(Define { text, format, dry_run: false, actor: "ann".to_owned() }).await.unwrap()
+        self.sagas
+            .define(Define { text, format, dry_run: false, given: Vec::new(), actor: "ann".to_owned() })
+            .await
+            .unwrap()
     }
 
     /// Starts a saga with the input `{"order":17}`.

@@ -41,7 +41,7 @@ pub struct InboxTables {
 }
 
 impl InboxTables {
-    fn apply(&mut self, commit: &InboxCommit, now: UnixMillis) -> Result<(), StoreError> {
+    fn check(&self, commit: &InboxCommit) -> Result<(), StoreError> {
         let shard = commit.shard;
         let stored = self.shards.get(&shard).cloned().unwrap_or_default();
         if (stored.token, stored.beat) != (commit.expect_token, commit.expect_beat) {
@@ -55,6 +55,12 @@ impl InboxTables {
                 "a commit of the inbox raises the beat by one and never lowers the age".into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Makes the changes of a commit that was checked.
+    fn apply(&mut self, commit: &InboxCommit, now: UnixMillis) {
+        let shard = commit.shard;
         self.shards.insert(shard, commit.record.clone());
         for write in &commit.writes {
             self.write(shard, write);
@@ -72,7 +78,6 @@ impl InboxTables {
                 self.saga_door.insert((group.shard, key), item.clone());
             }
         }
-        Ok(())
     }
 
     fn write(&mut self, shard: ShardId, write: &InboxWrite) {
@@ -124,7 +129,9 @@ impl InboxTables {
 impl Tables {
     /// Applies a commit of the inbox with what leaves by the doors, all or nothing.
     pub fn apply_inbox(&mut self, commit: &InboxCommit, nanos: u64) -> Result<(), StoreError> {
-        self.inbox.apply(commit, UnixMillis(nanos / 1_000_000))?;
+        self.inbox.check(commit)?;
+        let tx = self.streams.begin_group(&commit.events)?;
+        self.inbox.apply(commit, UnixMillis(nanos / 1_000_000));
         for group in &commit.messages {
             if group.messages.is_empty() {
                 continue;
@@ -134,7 +141,6 @@ impl Tables {
             let key = stamp(nanos, u32::try_from(ordinal).unwrap_or(u32::MAX));
             self.door.insert((group.shard, key), Ok(group.messages.clone()));
         }
-        let tx = self.streams.begin_door(&commit.events);
         self.streams.apply_tx(&tx, nanos)
     }
 }

@@ -6,6 +6,7 @@
 //! reads a clock unless [`MemoryStore::set_clock`] was left alone, so runs are deterministic. What it doesn't do: SurrealQL
 //! (a transaction with a statement is refused, unless a test says what statements answer), durability, bounds on memory.
 
+mod audit;
 mod dedup;
 mod faults;
 mod idempotency;
@@ -17,6 +18,7 @@ mod query;
 mod sagas;
 mod statements;
 mod stream_blobs;
+mod stream_fates;
 mod stream_lists;
 mod streams;
 mod tables;

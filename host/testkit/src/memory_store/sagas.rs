@@ -46,7 +46,7 @@ pub struct SagaTables {
 }
 
 impl SagaTables {
-    fn apply(&mut self, commit: &SagaCommit) -> Result<(), StoreError> {
+    fn check(&self, commit: &SagaCommit) -> Result<(), StoreError> {
         let stored = self.shards.get(&commit.shard).copied().unwrap_or_default();
         if (stored.token, stored.beat) != (commit.expect_token, commit.expect_beat) {
             return Err(StoreError::Conflict(format!(
@@ -59,6 +59,11 @@ impl SagaTables {
                 "a commit of sagas raises the beat by one and never lowers the floor".into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Makes the changes of a commit that was checked.
+    fn apply(&mut self, commit: &SagaCommit) {
         self.shards.insert(commit.shard, commit.record);
         if !commit.journal.is_empty() {
             self.journal.insert((commit.shard, commit.record.beat), commit.journal.clone());
@@ -68,7 +73,6 @@ impl SagaTables {
         for write in &commit.writes {
             self.write((commit.shard, commit.record.beat), write);
         }
-        Ok(())
     }
 
     fn write(&mut self, (shard, beat): (ShardId, u64), write: &SagaWrite) {
@@ -89,6 +93,8 @@ impl SagaTables {
             SagaWrite::DeleteDead(key) => {
                 self.dead.remove(&(shard, key.clone()));
             }
+            // It lies in a table that isn't of sagas alone.
+            SagaWrite::PutTxEvents(_) => {}
             SagaWrite::SetAside(broken) => {
                 self.open.remove(&(shard, broken.key.clone()));
                 self.aside_last += 1;
@@ -161,7 +167,14 @@ impl MemoryStore {
     pub fn apply_sagas(&self, commit: &SagaCommit) -> Result<(), StoreError> {
         let nanos = self.clock();
         self.write(|tables| {
-            tables.sagas.apply(commit)?;
+            tables.sagas.check(commit)?;
+            let tx = tables.streams.begin_group(&commit.events)?;
+            tables.sagas.apply(commit);
+            for write in &commit.writes {
+                if let SagaWrite::PutTxEvents(record) = write {
+                    tables.tx_events.insert(record.key, Arc::clone(record));
+                }
+            }
             for key in &commit.door {
                 tables.inbox.saga_door.remove(&(commit.shard, *key));
             }
@@ -182,7 +195,6 @@ impl MemoryStore {
                 let ordinal = u32::try_from(rows.count()).unwrap_or(u32::MAX);
                 tables.door.insert((group.shard, stamp(nanos, ordinal)), Ok(messages));
             }
-            let tx = tables.streams.begin_door(&commit.events);
             tables.streams.apply_tx(&tx, nanos)
         })
     }

@@ -27,7 +27,7 @@ use waybill_core::streams::records::{
 use waybill_core::streams::rules::Rules;
 use waybill_core::time::UnixMillis;
 
-use super::{Fate, MemoryStore};
+use super::MemoryStore;
 
 /// Which record a write touches, as far as writers of different kinds meet in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,20 +158,33 @@ impl StreamTables {
     }
 
     /// What the events of a transaction decide now, those that number themselves in order, and the transaction that they would commit.
-    pub fn begin_joint(&self, appends: &JointAppends) -> Result<(Vec<Option<ExactAnswer>>, StreamTx), ExactRefusal> {
-        let (mut answers, mut tx) = (Vec::new(), StreamTx { begun: self.version, writes: Vec::new() });
-        for joint in &appends.list {
+    pub fn begin_joint(&self, appends: &JointAppends) -> Result<(Vec<Option<ExactAnswer>>, StreamTx), StoreError> {
+        let (mut answers, mut refused) = (Vec::new(), Vec::new());
+        let mut tx = StreamTx { begun: self.version, writes: Vec::new() };
+        for (place, joint) in appends.list.iter().enumerate() {
             answers.push(match joint {
                 JointAppend::Plain { .. } => None,
-                JointAppend::Exact(exact) => {
-                    let (answer, exact) = self.begin_exact(exact, appends.at, Rules::default())?;
-                    tx.writes.extend(exact.writes);
-                    Some(answer)
-                }
+                JointAppend::Exact(exact) => match self.begin_exact(exact, appends.at, Rules::default()) {
+                    Ok((answer, exact)) => {
+                        tx.writes.extend(exact.writes);
+                        Some(answer)
+                    }
+                    Err(refusal) => {
+                        refused.push((place, refusal));
+                        None
+                    }
+                },
             });
             tx.writes.extend(joint.door_row());
         }
-        Ok((answers, tx))
+        if refused.is_empty() { Ok((answers, tx)) } else { Err(StoreError::Appends(refused)) }
+    }
+
+    /// What the events of a group commit write, or why nothing of it goes in.
+    pub fn begin_group(&self, appends: &JointAppends) -> Result<StreamTx, StoreError> {
+        let (_, tx) = self.begin_joint(appends)?;
+        self.check_creates(&tx.writes)?;
+        Ok(tx)
     }
 
     /// A transaction that puts appends on doorsteps.
@@ -352,7 +365,7 @@ impl StreamTables {
     }
 
     /// For upkeep, which moves no payload.
-    fn bare_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
+    pub(super) fn bare_slice(&self, stream: &StreamKey, after: u64, bytes_max: usize) -> StreamSlice {
         let (chunks, is_all) = within(self.chunks_after(stream, after), bytes_max);
         StreamSlice { head: self.head(stream), rest: self.rest(stream), chunks, is_all }
     }
@@ -381,19 +394,11 @@ impl StreamTables {
                     behind.as_ref().is_none_or(|behind| stream.name > *behind)
                         && self.is_selected(stream, &query.selector)
                 })?;
-                let had = self.chunks_after(stream, 0).take_while(|chunk| self.had(query, stream, chunk));
+                let had = self.chunks_after(stream, 0).filter(|chunk| had(query, stream, chunk));
                 let after = had.last().map_or(0, |chunk| chunk.last);
                 Some((stream.name.clone(), self.selected_slice(stream, after, query)))
             }
         }
-    }
-
-    /// Whether a reader that scans again had all of a chunk.
-    fn had(&self, query: &ScanQuery, stream: &StreamKey, chunk: &StoredChunk) -> bool {
-        let count = u16::try_from(query.since.len()).unwrap_or(u16::MAX);
-        let Some(low) = query.since.get(usize::from(stream.shard(count).0)) else { return false };
-        let Ok(chunk) = &chunk.chunk else { return false };
-        chunk.events.iter().all(|event| event.pos > 0 && event.pos <= *low)
     }
 
     pub fn is_selected(&self, stream: &StreamKey, selector: &Selector) -> bool {
@@ -427,6 +432,15 @@ impl StreamTables {
     }
 }
 
+/// Whether a reader that scans again had all of a chunk. What compaction emptied, and what can't be read, tells nothing of where it was in
+/// the feed.
+fn had(query: &ScanQuery, stream: &StreamKey, chunk: &StoredChunk) -> bool {
+    let count = u16::try_from(query.since.len()).unwrap_or(u16::MAX);
+    let Some(low) = query.since.get(usize::from(stream.shard(count).0)) else { return false };
+    let Ok(chunk) = &chunk.chunk else { return false };
+    !chunk.events.is_empty() && chunk.events.iter().all(|event| event.pos > 0 && event.pos <= *low)
+}
+
 /// Before all keys of a stamp.
 fn first_key(nanos: u64) -> DoorKey {
     DoorKey { nanos, ordinal: 0, ulid: String::new() }
@@ -443,55 +457,6 @@ pub(super) fn within(chunks: impl Iterator<Item = StoredChunk>, bytes_max: usize
         taken.push(chunk);
     }
     (taken, true)
-}
-
-impl MemoryStore {
-    /// Replaces a chunk with bytes that don't decode.
-    pub fn spoil_chunk(&self, stream: &StreamKey, last: u64) {
-        let error = Chunk::unpack(&Bytes::from_static(b"spoilt")).map(Arc::new).map_err(|error| error.to_string());
-        self.write(|tables| tables.streams.chunks.insert((stream.clone(), last), error));
-    }
-
-    /// What happens to the next commits of owners of streams, first to first. With none planned a commit is applied.
-    pub fn plan_streams(&self, fates: impl IntoIterator<Item = Fate>) {
-        self.faults.lock().streams_planned.extend(fates);
-    }
-
-    /// Lets the oldest commit of an owner of streams that is held back go in now. None are held: `None`.
-    pub fn release_streams(&self) -> Option<Result<StreamCommitted, StoreError>> {
-        let commit = self.faults.lock().streams_held.pop_front()?;
-        Some(self.apply_streams(&commit))
-    }
-
-    /// Applies a commit of an owner of streams now, whatever fate is planned for the next one.
-    pub fn apply_streams(&self, commit: &StreamCommit) -> Result<StreamCommitted, StoreError> {
-        let nanos = self.clock();
-        self.write(|tables| tables.streams.apply_owner(commit, nanos))
-    }
-
-    fn commit_streams_by_fate(&self, commit: StreamCommit) -> Result<StreamCommitted, StoreError> {
-        self.check()?;
-        let fate = self.faults.lock().streams_planned.pop_front().unwrap_or(Fate::Apply);
-        let unknown = || StoreError::Unavailable("the connection broke before the answer came".into());
-        match fate {
-            Fate::Apply => self.apply_streams(&commit),
-            Fate::Refuse(error) => Err(error),
-            Fate::ApplyUnknown => {
-                let _unheard = self.apply_streams(&commit);
-                Err(unknown())
-            }
-            Fate::ApplyAndBreak => {
-                let _unheard = self.apply_streams(&commit);
-                self.fail_all(Some(unknown()));
-                Err(unknown())
-            }
-            Fate::Lose => Err(unknown()),
-            Fate::Hold => {
-                self.faults.lock().streams_held.push_back(commit);
-                Err(unknown())
-            }
-        }
-    }
 }
 
 #[async_trait]

@@ -14,6 +14,7 @@ use waybill_core::port::dedup::DedupKey;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, Write};
 use waybill_core::port::transact::{AuditEvent, Operation};
 use waybill_core::time::UnixMillis;
+use waybill_core::tx_event::{TxRecord, TxRecordKey};
 
 use super::dedup::DedupEntry;
 use super::inbox::InboxTables;
@@ -73,7 +74,12 @@ pub struct Tables {
     pub quarantine: BTreeMap<(ShardId, Seq), (String, Option<SegmentContent>)>,
     pub paused: BTreeSet<String>,
     pub operations: BTreeMap<String, Operation>,
-    pub audit: Vec<AuditEvent>,
+    /// `waybill_audit`, by instant and the order of writing.
+    pub audit: BTreeMap<(UnixMillis, u64), AuditEvent>,
+    /// The last number given out there.
+    pub audit_last: u64,
+    /// `waybill_tx_event`, in the order of time.
+    pub tx_events: BTreeMap<TxRecordKey, Arc<TxRecord>>,
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
     pub sagas: SagaTables,
     pub inbox: InboxTables,
@@ -181,6 +187,9 @@ impl Tables {
             }
             Write::PutHistory(chunk) => {
                 self.history.insert((shard, chunk.segment, chunk.beat), Arc::clone(chunk));
+            }
+            Write::PutTxEvents(record) => {
+                self.tx_events.insert(record.key, Arc::clone(record));
             }
             Write::PutId { record, .. } => {
                 self.ids.insert(id_key(&record.tenant, &record.id), record.as_ref().clone());

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::DoorKey;
+use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
 };
 use waybill_core::streams::exact::ExactAnswer;
 use waybill_core::streams::joint::{JointAppends, is_repeat};
+use waybill_core::time::UnixMillis;
 
-use super::MemoryStore;
 use super::tables::{Tables, id_key};
+use super::{MemoryStore, audit};
 
 #[async_trait]
 impl TransactStore for MemoryStore {
@@ -39,7 +42,7 @@ impl TransactStore for MemoryStore {
                 }
             }
             let refused = |refusal| StoreError::Append(Box::new(refusal));
-            let (answers, appended) = tables.streams.begin_joint(&events).map_err(refused)?;
+            let (answers, appended) = tables.streams.begin_joint(&events).map_err(StoreError::of_one_caller)?;
             let exact: Vec<&ExactAnswer> = answers.iter().flatten().collect();
             let is_repeat = is_repeat(&events, &exact, &messages).map_err(refused)?;
             let results = if is_repeat { Vec::new() } else { self.statements.run(&statements)? };
@@ -105,18 +108,26 @@ impl TransactStore for MemoryStore {
         if let Some(error) = self.faults.lock().audits.clone() {
             return Err(error);
         }
-        self.write(|tables| tables.audit.push(event.clone()));
+        self.write(|tables| {
+            tables.audit_last += 1;
+            tables.audit.insert((event.at, tables.audit_last), event.clone());
+        });
         Ok(())
     }
 
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
+    async fn audit_lines(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditEvent>, StoreError> {
         self.check()?;
-        Ok(self.read(|tables| {
-            let newest = tables.audit.iter().rev();
-            let of_tenant =
-                newest.filter(|event| tenant.is_none_or(|tenant| event.tenant.as_deref() == Some(tenant.as_str())));
-            of_tenant.take(limit).cloned().collect()
-        }))
+        self.read(|tables| audit::lines(tables, query, cursor, limit))
+    }
+
+    async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| audit::purge(tables, before, limit)))
     }
 }
 

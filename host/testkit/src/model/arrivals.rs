@@ -7,6 +7,7 @@ use waybill_core::ids::{Place, ShardId};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::{DeadLetter, DoneEnd, DoorKey, HistoryChunk, Parked, Scheduled, Segment};
 use waybill_core::port::store::Write;
+use waybill_core::tx_event::TxEventKind;
 
 use super::known::{End, Spot};
 use super::ledger::{Booking, Ledger, at, number_of};
@@ -24,6 +25,7 @@ impl Ledger {
             Write::PutDead(dead) if dead.code == MALFORMED => self.malformed_door(dead, booking, stats),
             Write::PutDead(dead) => self.die(dead, booking, stats),
             Write::PutHistory(chunk) => self.history(chunk, booking, stats),
+            Write::PutTxEvents(record) => booking.events.written(record),
             Write::ForwardDoor { shard, key, messages } => self.carry(*shard, key, messages, booking, stats),
             _ => {}
         }
@@ -34,6 +36,10 @@ impl Ledger {
         let number = number_of(message);
         let from = booking.limbo.remove(&number);
         let spot = self.spot(number);
+        if !matches!(from, Some(Spot::Scheduled(..))) {
+            booking.events.owe(TxEventKind::Begin, message);
+        }
+        self.attempts.remove(&number);
         match from {
             Some(Spot::Door(..)) => {}
             Some(Spot::Scheduled(..)) => stats.joined += 1,
@@ -122,6 +128,7 @@ impl Ledger {
         match booking.limbo.remove(&number) {
             Some(Spot::Segment(place)) if place == parked.place => {}
             Some(Spot::Dead(place)) if place == parked.place => {
+                booking.events.owe(TxEventKind::Replay, &parked.message);
                 if let Some(known) = self.known.get_mut(number) {
                     known.end = None;
                     known.joins_late = true;
@@ -133,6 +140,9 @@ impl Ledger {
                 booking.now,
                 format!("msg {number} was parked out of {other:?}, it was {:?}", self.spot(number)),
             ),
+        }
+        if self.attempts.insert(number, parked.attempts).unwrap_or(0) < parked.attempts {
+            booking.events.owe(TxEventKind::Retry, &parked.message);
         }
         self.parked.insert(seq, (number, parked.claimed));
         self.set_spot(number, Spot::Parked(parked.place));
@@ -163,6 +173,7 @@ impl Ledger {
         if self.dead.get(&at(dead.place)) == Some(&number) {
             return;
         }
+        booking.events.owe(TxEventKind::Dead, &dead.message);
         match booking.limbo.remove(&number) {
             Some(Spot::Segment(place) | Spot::Parked(place)) if place == dead.place => {}
             Some(Spot::Door(..)) if dead.code == "STORAGE.CONFLICT" => {

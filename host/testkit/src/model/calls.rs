@@ -37,7 +37,11 @@ impl<S: ModelStore> World<S> {
     ) -> Option<(Vec<Sending>, Option<Call>)> {
         let limits = LaneLimits { calls: self.setup.calls.unwrap_or(u32::MAX), messages, bytes: CALL_BYTES };
         let now = self.now_at(host);
-        let batch = driver.lanes.begin(&mut driver.owner, lane, &limits, now)?;
+        let Some(batch) = driver.lanes.begin(&mut driver.owner, lane, &limits, now) else {
+            self.count_rate_waits(host, driver);
+            return None;
+        };
+        self.check_rates(host, lane.0, &batch);
         let token = driver.owner.token();
         let is_forgotten = self.setup.mutation == Some(Mutation::CallsDontCount);
         if self.setup.calls.is_none() || is_forgotten {

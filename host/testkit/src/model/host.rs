@@ -2,16 +2,18 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::time::Duration;
 
 use waybill_core::ids::ShardId;
 use waybill_core::new_message::Draft;
 use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::store::OwnerCommit;
-use waybill_core::time::{Now, VettedClock};
+use waybill_core::time::{Monotonic, Now, VettedClock};
 
 use super::driver::{Driver, Phase};
 use super::options::Mutation;
+use super::rates::Sent;
 use super::rng::Rng;
 use super::sends::Send;
 use super::store::ModelStore;
@@ -120,6 +122,8 @@ pub(super) struct Host {
     pub actors: Vec<Actor>,
     /// Which shard's suspect is on trial by itself.
     pub lone_trials: LoneTrials,
+    /// What this process has sent, against the rates.
+    pub sent: Sent,
     /// Its process gives everything back and ends.
     pub closing: bool,
 }
@@ -190,6 +194,7 @@ impl<S: ModelStore> World<S> {
         host.up = true;
         host.actors.iter_mut().for_each(Actor::watch);
         host.vetted.take();
+        host.sent = Sent::begin(&self.setup.rates, Monotonic(Duration::from_millis(self.now + host.boot)));
         if self.setup.mutation == Some(Mutation::ShardsFollowSettings) {
             let count = 1 + self.rng.below(u64::from(self.setup.shards()));
             host.shards = u16::try_from(count).unwrap_or(1);

@@ -14,6 +14,7 @@ use waybill_core::time::UnixMillis;
 
 use super::known::{End, Known, Spot};
 use super::stats::Stats;
+use super::tx_events::OwedEvents;
 use super::unreadable::Damage;
 
 /// Number of a message: its `correlation_id`.
@@ -55,6 +56,8 @@ pub(super) struct Ledger {
     pub(super) homes: BTreeMap<(Tenant, u64), ShardId>,
     /// How many suspects of each number of crashes may be on trial at once, as the takeovers left them.
     pub halves: BTreeMap<ShardId, BTreeMap<u32, usize>>,
+    /// Failed attempts of messages that were parked, as their rows said last.
+    pub(super) attempts: BTreeMap<usize, u32>,
     /// Rows that can't be read.
     pub damage: Damage,
     pub bad: Vec<String>,
@@ -76,6 +79,8 @@ pub(super) struct Booking {
     pub conflicts: BTreeSet<usize>,
     /// Messages that went to quarantine.
     pub quarantined: u64,
+    /// Audit events that it has to write.
+    pub events: OwedEvents,
 }
 
 impl Ledger {
@@ -178,6 +183,7 @@ impl Ledger {
             rewritten: BTreeSet::new(),
             conflicts: BTreeSet::new(),
             quarantined: 0,
+            events: OwedEvents::default(),
         };
         self.book_bits(commit, &mut booking);
         for write in &commit.writes {
@@ -307,6 +313,9 @@ impl Ledger {
     fn close(&mut self, before: &ShardRecord, commit: &OwnerCommit, booking: Booking, stats: &mut Stats) {
         let now = booking.now;
         stats.quarantined += booking.quarantined;
+        for text in booking.events.violations() {
+            self.violation(now, text);
+        }
         for number in booking.owed {
             self.violation(now, format!("msg {number} was delivered and isn't in the history"));
         }

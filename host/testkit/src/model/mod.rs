@@ -18,6 +18,7 @@
 //! | `commits` | the way to an owner's next commit, and its fate |
 //! | `loads` | reads beside its commits |
 //! | `sends` | what receivers see and answer |
+//! | `rates` | what may be sent a second, reckoned apart from the owners |
 //! | `calls` | what is sent in one go over a lane |
 //! | `operators` | commands |
 //! | `clocks` | wall clocks that are set, and stamps |
@@ -25,6 +26,7 @@
 //! | `past` | a store that loses what it had |
 //! | `unreadable` | rows that can't be read |
 //! | `ledger`, `arrivals` | double entry of commits: what leaves, what arrives |
+//! | `tx_events` | audit events: those of what a commit does, and no others |
 //! | `suspicion` | who is blamed for a death |
 //! | `audit` | what has to hold at the end |
 //!
@@ -45,6 +47,7 @@ mod loads;
 mod operators;
 mod options;
 mod past;
+mod rates;
 mod retention;
 pub(crate) mod rng;
 mod sends;
@@ -54,6 +57,7 @@ mod store;
 mod suspicion;
 mod takeover;
 mod transit;
+mod tx_events;
 mod unreadable;
 mod world;
 

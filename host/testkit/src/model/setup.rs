@@ -8,10 +8,12 @@ use waybill_core::ids::ShardId;
 use waybill_core::limits::{COMMIT_BYTES_MAX, SchedulerLimits};
 use waybill_core::outbox::door_watch::DoorTimes;
 use waybill_core::outbox::owner::{OwnerConfig, Routing, TransportId};
+use waybill_core::outbox::rates::{Bounded, Rate};
 use waybill_core::outbox::suspicion::Caution;
 use waybill_core::route::{Pattern, Route, Routes};
 
 use super::options::{Mutation, Options};
+use super::rates::rates;
 use super::rng::Rng;
 use super::store::SHARDS_MAX;
 
@@ -64,6 +66,8 @@ pub(super) struct Setup {
     pub calls: Option<u32>,
     /// A drain begins with the refusal of all requests that wait, as the engine's does. In other runs nobody gets to it.
     pub refuses_all: bool,
+    /// What a process may send a second.
+    pub rates: Vec<(Bounded, Rate)>,
     pub mutation: Option<Mutation>,
 }
 
@@ -93,8 +97,11 @@ impl Setup {
             owner_ttl: Duration::from_millis(OWNER_TTL),
             parked_per_tenant: 2 + usize::try_from(rng.below(4)).unwrap_or(0),
             dead_holds_key: rng.percent(25),
+            tx_events: true,
             weights: BTreeMap::new(),
             routing: Arc::new(Routing { external, ..routing(0) }),
+            // Each process has its own.
+            rates: Arc::default(),
             caution: CAUTION,
             rules: options.rules(),
         };
@@ -115,6 +122,7 @@ impl Setup {
             spoils: seed % 11 == 6 && seed % 16 != 9 && seed > 200,
             calls: (seed % 13 == 7).then_some(if seed.is_multiple_of(2) { 1 } else { 2 }),
             refuses_all: seed % 17 == 11,
+            rates: if seed % 8 == 5 { rates() } else { Vec::new() },
             mutation: options.mutation,
         }
     }

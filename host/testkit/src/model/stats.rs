@@ -102,6 +102,8 @@ stats! {
     claims_lost: "claims of ended leases", true;
     /// Calls begun while another was under way on their lane.
     calls_beside: "calls beside others", true;
+    /// Looks of a lane for messages that found some waiting for a rate.
+    rate_waits: "waits for a rate", true;
     /// Calls of one message that goes alone.
     lone_calls: "calls of what goes alone", true;
     /// Messages convicted of killing their process.

@@ -1,5 +1,7 @@
 //! A host that doesn't own a shard: it watches it and takes it over.
 
+use std::sync::Arc;
+
 use waybill_core::ids::ShardId;
 use waybill_core::limits::SchedulerLimits;
 use waybill_core::outbox::owner::{Adopted, Owner, OwnerConfig, TakeoverInput, takeover, takeover_reads};
@@ -56,6 +58,7 @@ impl<S: ModelStore> World<S> {
             claimed,
             commit_bytes: self.setup.config.limits.commit_bytes,
             dead_holds_key: self.setup.config.dead_holds_key,
+            tx_events: self.setup.config.tx_events,
             lived: actor.owned == Some(token),
             rules: self.setup.config.rules,
         };
@@ -124,7 +127,7 @@ impl<S: ModelStore> World<S> {
         self.stats.takeovers += 1;
         actor.owned = Some(adopted.record.token);
         self.note(|_| format!("takeover of shard {shard}, token {}", adopted.record.token));
-        let config = self.settings(shard, host.shards);
+        let config = OwnerConfig { rates: Arc::clone(&host.sent.rates), ..self.settings(shard, host.shards) };
         let owner = Owner::new(config, adopted, began.mono, self.now_at(host));
         Role::Owning(Box::new(Driver::new(owner, self.setup.door_times())))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::outbox::records::{DeadLetter, Parked};
 use waybill_core::port::store::{SegmentInfo, StoredSegment};
+use waybill_core::tx_event::TxEventKind;
 
 use super::known::{End, Known, Spot};
 use super::ledger::{At, Booking, Ledger, at};
@@ -156,6 +157,7 @@ impl Ledger {
             self.end(number, End::Quarantined, booking.now);
             self.set_spot(number, Spot::Quarantined);
         }
+        booking.events.owe(TxEventKind::Dead, &dead.message);
         // It says nothing of any message that the model knows.
         self.dead.insert(at(dead.place), usize::MAX);
         stats.malformed += 1;

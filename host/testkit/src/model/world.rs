@@ -11,6 +11,7 @@ use super::host::Host;
 use super::ledger::{At, Ledger};
 use super::options::{Options, Outcome};
 use super::past::Past;
+use super::rates::Sent;
 use super::rng::Rng;
 use super::setup::{Setup, TOPICS, WALL_START};
 use super::stats::Stats;
@@ -74,7 +75,10 @@ impl<S: ModelStore> World<S> {
         }
         let spoils = Rng::new(seed ^ SPOILS);
         let skewed = rng.percent(50);
-        let hosts = (0..hosts).map(|_| Host::new(&mut rng, skewed, setup.shards())).collect();
+        let mut hosts: Vec<Host> = (0..hosts).map(|_| Host::new(&mut rng, skewed, setup.shards())).collect();
+        for host in &mut hosts {
+            host.sent = Sent::begin(&setup.rates, Monotonic(Duration::from_millis(1 + host.boot)));
+        }
         Self {
             store: Store::new(store),
             rng,

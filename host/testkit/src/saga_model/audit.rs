@@ -6,6 +6,7 @@ use waybill_core::saga::definition::Action;
 use waybill_core::saga::event::{End, Event, StepDirection};
 use waybill_core::saga::state::{Phase, SagaNode, StepState, Tree};
 
+use super::calls::event_of;
 use super::ledger::{NodeStory, story};
 use super::world::World;
 
@@ -57,6 +58,12 @@ impl World {
         }
     }
 
+    fn has_event(&self, key: &str) -> bool {
+        let append = event_of(key);
+        let ids = append.events.iter().map(|event| (append.stream.tenant.clone(), event.id.clone()));
+        self.store.read(|tables| ids.into_iter().all(|id| tables.streams.ids.contains_key(&id)))
+    }
+
     fn audit_node(&mut self, node: &SagaNode, told: &NodeStory) {
         let Some(definition) = self.by_hash.get(&told.hash).cloned() else { return };
         let Phase::Ended(end) = node.phase else {
@@ -76,6 +83,11 @@ impl World {
                 && !self.ledger.applied.contains(&key(StepDirection::Execute))
             {
                 self.ledger.violation(format!("{name} succeeded, and nobody did it"));
+            }
+            let executed = key(StepDirection::Execute);
+            let succeeded = story.is_some_and(|story| story.successes > 0);
+            if self.ledger.left.contains(&executed) && succeeded != self.has_event(&executed) {
+                self.ledger.violation(format!("{name}: success and event are apart, the first is there: {succeeded}"));
             }
             if record.state == StepState::Compensated
                 && !nested

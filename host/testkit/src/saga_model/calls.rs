@@ -11,9 +11,18 @@ use waybill_core::saga::event::{Failure, StepDirection};
 use waybill_core::saga::id::{SagaId, SagaKey};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::shard::SagaCommand;
+use waybill_core::streams::exact::ExactAppend;
+use waybill_core::streams::joint::{JointAppend, JointAppends};
+use waybill_core::streams::records::Append;
 use waybill_core::time::UnixMillis;
 
 use super::world::World;
+use crate::conformance::stream_samples::append;
+
+/// The event that a step leaves, each time the same.
+pub(super) fn event_of(key: &str) -> Append {
+    append(["one", "two", "three"][key.len() % 3], &[key])
+}
 
 /// An answer on its way.
 #[derive(Debug)]
@@ -39,7 +48,7 @@ impl World {
         let key = call.context.idempotency_key(reference.way.direction());
         let output = Json::parse(&format!("{{\"of\":\"{}\"}}", call.context.step)).unwrap();
         let fault = |code: &str, unknown: bool| Fault { maybe_delivered: unknown, ..Fault::new(code, "thrown") };
-        let done = Answer::done(output);
+        let done = self.done(&call, &key, output);
         let soon = self.now.plus(Duration::from_millis(self.rng.below(400)));
         let roll =
             if self.calm || self.ledger.applied.contains(&key) { self.rng.below(60) } else { self.rng.below(100) };
@@ -83,13 +92,34 @@ impl World {
         }
     }
 
+    /// A success. Some leave an event, for a stream that has to end where it does now.
+    fn done(&mut self, call: &Call, key: &str, output: Json) -> Answer {
+        let leaves =
+            call.reference.way == StepDirection::Execute && key.len() % 3 == usize::from(call.reference.step) % 3;
+        if !leaves {
+            return Answer::done(output);
+        }
+        let append = event_of(key);
+        let expected = self.store.read(|tables| tables.streams.head(&append.stream).last);
+        let exact = JointAppend::Exact(ExactAppend::new(append, expected, 1));
+        let events = JointAppends { list: vec![exact], at: self.now };
+        if !self.ledger.pended.contains(key) {
+            self.ledger.left.insert(key.to_owned());
+        }
+        Answer::of(AnswerResult::Done { output, messages: Vec::new(), events })
+    }
+
     fn pending(&mut self, call: &Call, soon: UnixMillis, send: &mut impl FnMut(&mut Self, UnixMillis, Answer)) {
         let signal = format!("done-{}", call.context.step);
         let key = SagaKey {
             tenant: call.reference.key.tenant.clone(),
             id: SagaId::new(&call.context.saga_id).unwrap_or_else(|_| call.reference.key.id.clone()),
         };
-        self.ledger.applied.insert(call.context.idempotency_key(call.reference.way.direction()));
+        let executed = call.context.idempotency_key(call.reference.way.direction());
+        // A signal ends the step, and leaves nothing.
+        self.ledger.left.remove(&executed);
+        self.ledger.pended.insert(executed.clone());
+        self.ledger.applied.insert(executed);
         let (timeout, data) = (Some(Duration::from_millis(900)), Json::null());
         send(self, soon, Answer::of(AnswerResult::Pending { signal: Arc::from(signal.as_str()), timeout, data }));
         if self.rng.percent(70) {
@@ -168,7 +198,7 @@ impl World {
         let tree = self.shard.as_ref().and_then(|shard| shard.tree(&call.key)).map(|(tree, _)| tree);
         let record = tree.as_ref().and_then(|tree| tree.saga(call.saga)?.step(call.step).cloned());
         if let Some(record) = record
-            && matches!(answer.result, AnswerResult::Done { .. })
+            && matches!(&answer.result, AnswerResult::Done { events, .. } if !events.has_exact())
             && record.is_active(StepDirection::Execute)
             && call.way == StepDirection::Execute
             && call.attempt <= record.attempt

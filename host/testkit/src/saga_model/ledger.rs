@@ -130,7 +130,11 @@ pub(super) struct Ledger {
     made: HashMap<String, u32>,
     /// Calls that weren't answered, by root, saga, step and attempt: actions only.
     pub open: HashSet<(SagaKey, u16, u16, u32)>,
-    /// Successes that were handed in: by key, in which life of the host, and how many attempts had been begun.
+    /// Keys of steps whose successes leave an event that numbers itself. Whether they count, the commit says.
+    pub left: HashSet<String>,
+    /// Keys of steps that a signal may end instead.
+    pub pended: HashSet<String>,
+    /// Other successes that were handed in: by key, in which life of the host, and how many attempts had been begun.
     pub told: HashMap<String, (u64, u32)>,
 }
 

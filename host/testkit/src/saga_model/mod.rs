@@ -34,6 +34,8 @@ pub struct Outcome {
     pub deaths: u64,
     /// Commits whose outcome was unknown.
     pub unknown: u64,
+    /// Commits with steps whose events were refused.
+    pub refused: u64,
     /// How the sagas ended, in words.
     pub ends: std::collections::BTreeMap<String, u64>,
 }
@@ -74,6 +76,7 @@ impl Outcome {
         self.calls += other.calls;
         self.deaths += other.deaths;
         self.unknown += other.unknown;
+        self.refused += other.refused;
         for (end, count) in other.ends {
             *self.ends.entry(end).or_default() += count;
         }
@@ -93,6 +96,7 @@ mod tests {
             assert!(sum.ends.get(end).is_some_and(|count| *count > 200), "{:?}", sum.ends);
         }
         assert!(sum.deaths > 1_000 && sum.unknown > 1_000, "{} deaths, {} unknown", sum.deaths, sum.unknown);
+        assert!(sum.refused > 1_000, "{} commits with events that were refused", sum.refused);
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(super) struct World {
     /// A commit that may still arrive.
     held: Option<SagaCommit>,
     unknown: u64,
+    /// Commits whose events were refused.
+    refused: u64,
 }
 
 impl World {
@@ -89,6 +91,7 @@ impl World {
             nonce: 1,
             held: None,
             unknown: 0,
+            refused: 0,
         }
     }
 
@@ -111,6 +114,7 @@ impl World {
             calls: self.ledger.calls,
             deaths: self.life - 1,
             unknown: self.unknown,
+            refused: self.refused,
             ends,
         }
     }
@@ -213,23 +217,9 @@ impl World {
             wanted.known = true;
             return;
         }
-        let new = NewSaga {
-            key: wanted.key.clone(),
-            caller_id: true,
-            at: None,
-            looked_up: Some(beat),
-            definitions: Arc::clone(&wanted.definitions),
-            version: None,
-            input: wanted.input.clone(),
-            deadline: None,
-            headers: Vec::new(),
-            envelope_id: None,
-            correlation_id: None,
-            traceparent: None,
-            plugins: Vec::new(),
-            default_retry: default_retry(),
-            actor: None,
-        };
+        let (key, definitions) = (wanted.key.clone(), Arc::clone(&wanted.definitions));
+        let new = NewSaga::new(key, definitions, wanted.input.clone(), default_retry());
+        let new = NewSaga { caller_id: true, looked_up: Some(beat), ..new };
         let ticket = Ticket(self.nonce());
         self.tickets.insert(ticket, number);
         let (now, random) = (self.now, self.random());
@@ -272,16 +262,14 @@ impl World {
         }
     }
 
-    /// Whether a commit went in.
-    fn apply(&mut self, commit: &SagaCommit) -> bool {
-        if self.store.apply_sagas(commit).is_err() {
-            return false;
-        }
+    /// What the store says of a commit.
+    fn apply(&mut self, commit: &SagaCommit) -> Result<(), StoreError> {
+        self.store.apply_sagas(commit)?;
         self.ledger.committed(commit);
         for message in commit.messages.iter().flat_map(|group| &group.messages) {
             self.enqueued(message);
         }
-        true
+        Ok(())
     }
 
     fn commit(&mut self) {
@@ -290,9 +278,15 @@ impl World {
         let Some(commit) = shard.build(nonce) else { return };
         match if self.calm { 0 } else { self.rng.below(100) } {
             0..76 => {
-                let applied = self.apply(&commit);
-                if !applied {
-                    self.ledger.violation("a commit was refused though nobody else writes".to_owned());
+                match self.apply(&commit) {
+                    Ok(()) => {}
+                    Err(error @ StoreError::Appends(_)) => {
+                        self.refused += 1;
+                        return self.take_answer(StoreAnswer::Committed(Err(error)));
+                    }
+                    Err(error) => {
+                        self.ledger.violation(format!("a commit was refused though nobody else writes: {error}"));
+                    }
                 }
                 // It may die before it hears of it.
                 if !self.calm && self.rng.one_in(40) {
@@ -301,7 +295,11 @@ impl World {
                 return self.take_answer(StoreAnswer::Committed(Ok(())));
             }
             76..84 => {
-                self.apply(&commit);
+                let _unheard = self.apply(&commit);
+            }
+            84..87 if commit.events.has_exact() => {
+                let error = StoreError::Conflict("the head of a stream".to_owned());
+                return self.take_answer(StoreAnswer::Committed(Err(error)));
             }
             // A store that takes less than was asked of it: what was together goes one by one.
             90..92
@@ -342,7 +340,7 @@ impl World {
                         self.arrive();
                     }
                     if self.rng.percent(80) {
-                        self.apply(&barrier);
+                        let _read_next = self.apply(&barrier);
                     }
                     StoreAnswer::Barrier(Ok(()))
                 }
@@ -362,7 +360,7 @@ impl World {
     /// The commit that was held back arrives, if its guard still holds.
     fn arrive(&mut self) {
         if let Some(held) = self.held.take() {
-            self.apply(&held);
+            let _late = self.apply(&held);
         }
     }
 
@@ -390,7 +388,8 @@ impl World {
             checkpoints_max: 3,
             ..SagaLimits::default()
         };
-        let config = SagaShardConfig { shard: SHARD, limits, rules: self.rules, died: true };
+        let config =
+            SagaShardConfig { shard: SHARD, tx_events: Some("model".into()), limits, rules: self.rules, died: true };
         let random = self.random();
         let lookup = |hash: &_| self.by_hash.get(hash).cloned();
         let restored = SagaShard::restore(config, *takeover, lookup, self.now, random);

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use waybill_testkit::process::find_program;
+use waybill_testkit::toolchains;
 use xtask::cargo::Repository;
 
 /// Installs all that the test programs need and this machine lacks.
@@ -16,6 +17,8 @@ pub fn for_tests() -> Result<()> {
         program(broker.server, broker.server)?;
     }
     postgres()?;
+    // Loads the alerts and asks the queries of examples/monitoring.
+    program("prometheus", "prometheus")?;
     // The worker of examples/worker-python.
     program("python3", "python3")?;
     if cfg!(target_os = "linux") {
@@ -23,10 +26,18 @@ pub fn for_tests() -> Result<()> {
         program("strace", "strace")?;
     }
     // Subscribes as pages do.
-    program("chromium", "chromium")?;
+    if waybill_testkit::browser::find_browser().is_none() {
+        program("chromium", "chromium")?;
+    }
     // Makes components of JavaScript and Python.
     python_venv()?;
-    waybill_testkit::toolchains::install(&Repository::find()?.target)?;
+    let repository = Repository::find()?;
+    let tools = toolchains::install(&repository.target)?;
+    // Clients are generated with these.
+    let clients = repository.root.join("tests/clients");
+    let folder = |name: &str| repository.target.join("toolchains").join(name);
+    toolchains::environment(&folder("openapi-python"), &clients.join("python/requirements.txt"), None)?;
+    tools.locked_packages(&folder("openapi-typescript"), &clients.join("typescript/package.json"))?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::time::{parse_rfc3339, rfc3339};
 use crate::transport::Message;
 
 /// Names of the envelope's headers beside the annotations', sorted. `content-type` is the caller's where the message has none.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "x-attempt",
     "x-created-at",
     "x-event-type",
@@ -14,6 +14,7 @@ const NAMES: [&str; 10] = [
     "x-key",
     "x-lease-epoch",
     "x-occurred-at",
+    "x-replay",
     "x-seq",
     "x-tenant",
     "x-topic",
@@ -40,7 +41,11 @@ pub fn envelope<E>(message: &Message, mut each: impl FnMut(&'static str, Part<'_
         ("x-event-type", message.event_type.as_deref()),
     ];
     let annotated = ANNOTATIONS.iter().map(|annotation| (annotation.header, annotation.of(message)));
-    let placed = [("x-seq", message.attribute("seq")), ("content-type", message.content_type.as_deref())];
+    let placed = [
+        ("x-seq", message.attribute("seq")),
+        ("x-replay", message.attribute("replay")),
+        ("content-type", message.content_type.as_deref()),
+    ];
     for (name, value) in addressed.into_iter().chain(annotated).chain(placed) {
         if let Some(value) = value {
             each(name, Part::Text(value))?;
@@ -141,7 +146,7 @@ mod tests {
             attributes: ANNOTATIONS
                 .iter()
                 .map(|annotation| annotation.name)
-                .chain(["seq"])
+                .chain(["seq", "replay"])
                 .map(|name| (name.to_owned(), "1".to_owned()))
                 .collect(),
         }

@@ -1,6 +1,7 @@
 //! A browser's `EventSource` on a page of another site than the host's, with and without tokens.
 
 use std::sync::Arc;
+use waybill_core::seq_json::SeqJson;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -42,7 +43,7 @@ fn of_kind(told: &[Value], kind: &str) -> Vec<Value> {
 
 /// The numbers of the events that an `EventSource` was given.
 fn seqs(told: &[Value]) -> Vec<u64> {
-    of_kind(told, "event").iter().map(|told| told["event"]["seq"].as_u64().unwrap()).collect()
+    of_kind(told, "event").iter().map(|told| SeqJson::in_value(&told["event"]["seq"]).unwrap()).collect()
 }
 
 fn states(told: &[Value]) -> Vec<u64> {

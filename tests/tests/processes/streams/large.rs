@@ -47,7 +47,7 @@ async fn large_payloads_outlive_a_kill_and_come_back_byte_for_byte() {
     }
     // What retention takes, takes its payload along: the stream goes on with what is left.
     door.append("large.a", &events("small", 5, "r")).await;
-    until("the large ones are gone", async || door.stream("large.a").await["first_seq"] == 6).await;
+    until("the large ones are gone", async || door.stream("large.a").await["first_seq"] == "6").await;
     assert_eq!(door.stored("large.a").await.len(), 5);
     site.end().await;
 }

@@ -1,6 +1,7 @@
 //! Relays of the real binary: a backlog while host and broker are killed, and a key that its receiver never takes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use waybill_core::seq_json::SeqJson;
 
 use serde_json::{Value, json};
 use waybill_testkit::nats;
@@ -23,7 +24,9 @@ fn stream(number: usize) -> String {
 async fn settled(door: &Door) -> BTreeMap<String, u64> {
     let relay: Value = door.api().read("/v1/relays/out", &[]).await.unwrap();
     let behind = relay["behind"].as_array().unwrap().iter();
-    behind.map(|place| (place["stream"].as_str().unwrap().to_owned(), place["upto"].as_u64().unwrap())).collect()
+    behind
+        .map(|place| (place["stream"].as_str().unwrap().to_owned(), SeqJson::in_value(&place["upto"]).unwrap()))
+        .collect()
 }
 
 async fn until_settled(door: &Door) {

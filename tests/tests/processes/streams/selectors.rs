@@ -1,6 +1,7 @@
 //! What each selector gives, compared with a filter that knows nothing of streams.
 
 use std::collections::BTreeSet;
+use waybill_core::seq_json::SeqJson;
 
 use serde_json::Value;
 
@@ -103,7 +104,7 @@ fn selectors() -> Vec<(String, Filter)> {
 fn ids(selector: &str, events: &[Value]) -> BTreeSet<String> {
     let mut last = std::collections::BTreeMap::new();
     for event in events {
-        let seq = event["seq"].as_u64().unwrap();
+        let seq = SeqJson::in_value(&event["seq"]).unwrap();
         let before = last.insert(event["stream"].as_str().unwrap(), seq).unwrap_or_default();
         assert!(seq > before, "{selector}: {event}");
     }

@@ -1,6 +1,7 @@
 //! The five settings of document 3: by their names in the file and in the environment, and changed while the host runs.
 
 use std::time::Duration;
+use waybill_core::seq_json::SeqJson;
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -65,7 +66,7 @@ async fn holds(door: &Door, receiver: &Receiver, settings: Settings, beginning: 
     for append in 0..40 {
         door.append(&stream, &events(&format!("{beginning}-{append}"), 20, "r")).await;
     }
-    let first = async || door.stream(&stream).await["first_seq"].as_u64().unwrap();
+    let first = async || SeqJson::in_value(&door.stream(&stream).await["first_seq"]).unwrap();
     if settings.keep < 800 {
         until("what is over the limit is gone", async || first().await > 1).await;
     }
@@ -103,7 +104,7 @@ async fn bounds_are_set_by_name_in_the_file_and_changed_while_the_host_runs() {
     holds(&site.door, &receiver, SECOND, "second").await;
     // What was there before goes by the new bound, too, at its next append.
     site.door.append("first.kept", &events("more", 20, "r")).await;
-    until("it is cut", async || site.door.stream("first.kept").await["first_seq"].as_u64() > Some(1)).await;
+    until("it is cut", async || SeqJson::in_value(&site.door.stream("first.kept").await["first_seq"]) > Some(1)).await;
     site.end().await;
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
+use waybill_core::seq_json::SeqJson;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -148,7 +149,7 @@ impl Door {
 
     /// The number that a stream ends at; 0 if there is none.
     pub async fn last(&self, stream: &str) -> u64 {
-        self.stream(stream).await["last_seq"].as_u64().unwrap_or_default()
+        SeqJson::in_value(&self.stream(stream).await["last_seq"]).unwrap_or_default()
     }
 
     /// One page of a stream.
@@ -165,7 +166,7 @@ impl Door {
             let page = self.page(stream, &query).await;
             assert!(page.is_ok(), "{page:?}");
             for event in page.body["items"].as_array().unwrap() {
-                all.push((event["seq"].as_u64().unwrap(), event["event_id"].as_str().unwrap().to_owned()));
+                all.push((SeqJson::in_value(&event["seq"]).unwrap(), event["event_id"].as_str().unwrap().to_owned()));
             }
             if page.body["end"] == true {
                 return all;
@@ -209,7 +210,7 @@ fn is_final(reply: &Reply) -> bool {
 /// The numbers in an answer to an append.
 pub fn numbers(reply: &Reply) -> Vec<u64> {
     let seqs = reply.body["seqs"].as_array().unwrap_or_else(|| panic!("{reply:?}"));
-    seqs.iter().map(|seq| seq.as_u64().unwrap()).collect()
+    seqs.iter().map(|seq| SeqJson::in_value(seq).unwrap()).collect()
 }
 
 /// An event of this id about a resource.
@@ -293,7 +294,7 @@ pub struct Order {
 impl Order {
     /// The next event that it gets.
     pub fn take(&mut self, event: &Value) {
-        let (stream, seq) = (event["stream"].as_str().unwrap(), event["seq"].as_u64().unwrap());
+        let (stream, seq) = (event["stream"].as_str().unwrap(), SeqJson::in_value(&event["seq"]).unwrap());
         let before = self.last.insert(stream.to_owned(), seq).unwrap_or_default();
         assert_eq!(seq, before + 1, "{stream}: {event}");
     }

@@ -267,7 +267,7 @@ async fn consumers_of_every_broker_see_the_headers_the_key_and_the_body_of_the_t
         assert_eq!((header("waybill-key"), header("content-type")), (Some("t.17"), Some("application/json")));
         let envelope: Value = serde_json::from_slice(body).unwrap();
         let mut wanted = appended()[place].clone();
-        (wanted["stream"], wanted["seq"], wanted["tenant"]) = (STREAM.into(), seq.into(), "default".into());
+        (wanted["stream"], wanted["seq"], wanted["tenant"]) = (STREAM.into(), seq.to_string().into(), "default".into());
         assert_eq!(envelope, wanted);
     }
     site.end().await;

@@ -67,8 +67,10 @@ pub fn config() -> OwnerConfig {
         owner_ttl: Duration::from_secs(15),
         parked_per_tenant: 100,
         dead_holds_key: false,
+        tx_events: false,
         weights: BTreeMap::new(),
         routing: Arc::new(Routing { routes, transports: vec!["t".to_owned()], lanes: vec![1], external: None }),
+        rates: Arc::default(),
         caution: Caution::default(),
         rules: Rules::default(),
     }
@@ -86,6 +88,7 @@ fn take_over(store: &MemoryStore, config: &OwnerConfig, now: Now, nonce: u64, li
         claimed,
         commit_bytes: config.limits.commit_bytes,
         dead_holds_key: config.dead_holds_key,
+        tx_events: config.tx_events,
         lived,
         rules: Rules::default(),
     };

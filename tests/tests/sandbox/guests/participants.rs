@@ -117,7 +117,7 @@ async fn a_compensation_gets_the_output_or_the_word_that_nobody_knows_it() {
         async move { participant.compensate(step, &context("acme"), Bytes::from("1"), None, AMPLE).await.result }
     };
     assert_eq!(code(&undo("wait").await.unwrap_err()), ("permanent", "FIXTURE.STUCK"));
-    assert_eq!(code(&undo("count").await.unwrap_err()), ("permanent", "PLUGIN.NO_COMPENSATION"));
+    assert_eq!(code(&undo("count").await.unwrap_err()), ("blocked", "PLUGIN.NO_COMPENSATION"));
     assert_eq!(code(&undo("gone").await.unwrap_err()), ("blocked", "PLUGIN.NO_STEP"));
 }
 

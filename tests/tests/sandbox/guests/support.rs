@@ -89,6 +89,7 @@ pub fn delivery(number: u64, payload: &str) -> Delivery {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     Delivery {
         message: Arc::new(message),

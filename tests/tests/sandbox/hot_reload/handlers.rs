@@ -6,7 +6,7 @@ use serde_json::json;
 use waybill_core::endpoint::EndpointSettings;
 use waybill_core::port::handler::{Handler, Inbound, Verdict, VerdictSink};
 use waybill_core::time::UnixMillis;
-use waybill_sandbox::{ComponentSource, EndpointSpec, HandlerSlot, Reload, Reloaded, TransportSpec, Trust};
+use waybill_sandbox::{ComponentSource, EndpointSpec, HandlerSlot, Reload, Reloaded, TransportSpec, Trust, World};
 use waybill_tests::guests;
 
 use super::support::*;
@@ -21,7 +21,7 @@ fn handler(version: &str) -> Vec<u8> {
 async fn start(place: &Place) -> HandlerSlot {
     let settings = EndpointSettings { config: json!({}), ..EndpointSettings::new("ship") };
     let source = ComponentSource::File(place.file());
-    let loaded = place.fleet.load_handler_for_start("ship", &source, None).await.unwrap();
+    let loaded = place.fleet.load_for_start(World::Handler, "ship", &source, None).await.unwrap();
     let spec = TransportSpec { source, endpoint: EndpointSpec::new(settings) };
     let (slot, opened) = place.fleet.start_handler(spec, loaded).await.unwrap();
     opened.unwrap();
@@ -97,6 +97,6 @@ async fn a_handler_and_a_transport_of_one_name_are_two() {
     let place = Place::new(Trust::default());
     place.put(&handler("1.0.0"));
     let slot = start(&place).await;
-    assert!(place.fleet.slot("ship").is_none() && place.fleet.handler("ship").is_some());
+    assert!(place.fleet.slot(World::Transport, "ship").is_none() && place.fleet.handler("ship").is_some());
     assert_eq!(((*slot).name(), Handler::name(&slot)), (SHIP, "ship"));
 }

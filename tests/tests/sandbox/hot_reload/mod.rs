@@ -3,8 +3,10 @@
 mod support;
 
 mod handlers;
+mod participants;
 mod policies;
 mod refused;
 mod remembered;
+mod retry_policies;
 mod swaps;
 mod watching;

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use waybill_core::endpoint::{EndpointSettings, Grants, ReloadPolicy, SlotPolicy};
 use waybill_core::port::transport::{Outcome, Transport as _};
-use waybill_sandbox::{EndpointSpec, Fetched, Phase, Reload, Reloaded, Slot, StageOptions, Trust};
+use waybill_sandbox::{EndpointSpec, Fetched, Phase, Reload, Reloaded, Slot, StageOptions, Trust, World};
 use waybill_tests::guests;
 
 use super::support::{Peer, Place, component_with, good, phase_of, send, until};
@@ -184,13 +184,16 @@ async fn other_settings_go_the_same_way_and_several_slots_change_together_or_not
         (one.start(one.spec(SlotPolicy::default())).await, two.start(two.spec(SlotPolicy::default())).await);
     let mut changed = one.spec(SlotPolicy::default());
     changed.endpoint.settings.instances = 3;
-    let staged = one.fleet.stage(changed.clone(), first.plugin(), false).await.unwrap();
+    let staged = one.fleet.stage(World::Transport, changed.clone(), first.plugin(), false).await.unwrap();
     let mut wrong = two.spec(SlotPolicy::default());
     wrong.endpoint.settings.config = json!(7);
-    assert_eq!(two.fleet.stage(wrong, second.plugin(), false).await.unwrap_err().code().as_str(), "PLUGIN.CONFIG");
+    assert_eq!(
+        two.fleet.stage(World::Transport, wrong, second.plugin(), false).await.unwrap_err().code().as_str(),
+        "PLUGIN.CONFIG"
+    );
     drop(staged);
     assert_eq!((first.limits().lanes, first.life().live()), (1, Some(1)), "given up");
-    let staged = one.fleet.stage(changed, first.plugin(), false).await.unwrap();
+    let staged = one.fleet.stage(World::Transport, changed, first.plugin(), false).await.unwrap();
     one.fleet.swap(staged).await.unwrap();
     assert_eq!((first.limits().lanes, first.identity().generation), (3, 3));
 }

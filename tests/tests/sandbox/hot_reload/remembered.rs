@@ -3,7 +3,7 @@
 use waybill_api::plugins::PluginService as _;
 use waybill_core::endpoint::SlotPolicy;
 use waybill_core::port::transport::Transport as _;
-use waybill_sandbox::{ComponentSource, Phase, Reload, SigningKey, TransportSpec, Trust, signature_path};
+use waybill_sandbox::{ComponentSource, Phase, Reload, SigningKey, TransportSpec, Trust, World, signature_path};
 use waybill_tests::guests;
 
 use super::support::{Place, bundled, component, good, send, until};
@@ -91,8 +91,8 @@ async fn a_bundled_component_is_the_last_good_one_too() {
     // Another configuration names a file instead.
     place.put(&good("2.0.0"));
     let source = ComponentSource::File(place.file());
-    let plugin = place.fleet.load(&source, None, waybill_sandbox::World::Transport).await.unwrap();
-    let staged = place.fleet.stage(place.spec(quick()), plugin, false).await.unwrap();
+    let plugin = place.fleet.load(&source, None, World::Transport).await.unwrap();
+    let staged = place.fleet.stage(World::Transport, place.spec(quick()), plugin, false).await.unwrap();
     place.fleet.swap(staged).await.unwrap();
     place.fleet.roll_back("orders", "a mistake").await.unwrap();
     let written = async {

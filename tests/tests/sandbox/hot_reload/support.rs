@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
+use waybill_api::plugins::{PluginLogAsked, PluginLogLine, PluginService as _};
 use waybill_core::annotations::Annotations;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
@@ -20,7 +21,7 @@ use waybill_core::route::{Pattern, Route, Routes};
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
 use waybill_sandbox::{
     ComponentSource, EndpointSpec, Fleet, FleetOptions, Phase, Record, Sandbox, SandboxOptions, Slot, TransportSpec,
-    Trust,
+    Trust, World,
 };
 use waybill_testkit::memory_store::MemoryStore;
 use waybill_tests::guests;
@@ -108,6 +109,12 @@ impl Place {
         Self::in_folder(tempfile::tempdir().unwrap(), trust)
     }
 
+    /// What is kept of a plugin's log.
+    pub async fn log(&self, name: &str) -> Vec<PluginLogLine> {
+        let asked = PluginLogAsked { limit: usize::MAX, ..PluginLogAsked::default() };
+        self.fleet.log(name, asked).await.unwrap().items
+    }
+
     /// Over what another host left there.
     pub fn in_folder(folder: tempfile::TempDir, trust: Trust) -> Self {
         let plugins = folder.path().join("plugins");
@@ -143,7 +150,7 @@ impl Place {
     /// Starts the transport with what lies in the file.
     pub async fn start(&self, spec: TransportSpec) -> Slot {
         let pin = spec.endpoint.settings.sha256.as_deref();
-        let loaded = self.fleet.load_for_start(NAME, &spec.source, pin).await.unwrap();
+        let loaded = self.fleet.load_for_start(World::Transport, NAME, &spec.source, pin).await.unwrap();
         let (slot, opened) = self.fleet.start(spec, loaded).await.unwrap();
         opened.unwrap();
         slot
@@ -246,11 +253,16 @@ async fn converse(mut stream: tokio::net::TcpStream, state: Arc<PeerState>) {
 
 /// Sends one message by the transport itself.
 pub async fn send(slot: &Slot, number: u64) -> Result<Vec<Outcome>, CallError> {
+    send_by(slot.serving().unwrap(), number).await
+}
+
+/// The same by a handle, which stays with its generation.
+async fn send_by(serving: Arc<dyn Transport>, number: u64) -> Result<Vec<Outcome>, CallError> {
     struct Nobody;
     impl OutcomeSink for Nobody {
         fn settled(&self, _: usize, _: Outcome) {}
     }
-    slot.serving().unwrap().send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
+    serving.send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
 }
 
 fn delivery(number: u64) -> Delivery {
@@ -272,6 +284,7 @@ fn delivery(number: u64) -> Delivery {
         not_before: None,
         expires_at: None,
         statements: None,
+        replays: 0,
     };
     let payload = number.to_string().into();
     let destination = "orders.created".to_owned();

@@ -113,12 +113,10 @@ pub async fn run(
     if grants.kv.is_some() && plugin.manifest().ask.kv {
         term.say("kv is empty and forgotten after the call: the host's store isn't touched");
     }
-    let normal = ParticipantLimits::default();
-    let call_time = grants.limits.call_time.unwrap_or(normal.call_time);
+    let limits = ParticipantLimits::of(&endpoint.settings);
     let endpoint = EndpointSpec { kv: Some(Arc::new(MemoryKv::default())), ..endpoint };
-    let (participant, opened) = WasmParticipant::start(plugin, endpoint, ParticipantLimits { call_time, ..normal })
-        .await
-        .map_err(|error| of_sandbox(&name, &error))?;
+    let (participant, opened) =
+        WasmParticipant::start(plugin, endpoint, limits).await.map_err(|error| of_sandbox(&name, &error))?;
     if let Err(error) = opened {
         participant.close(CLOSE_TIMEOUT).await;
         return Err(of_sandbox(&name, &error));

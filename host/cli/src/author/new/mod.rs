@@ -43,10 +43,20 @@ impl AuthorWorld {
     }
 }
 
+/// What a project is made from, where a world has several to offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Template {
+    /// Asks somebody over HTTP, or nobody
+    #[default]
+    Plain,
+    /// Speaks a protocol of its own over TCP (transports in Rust)
+    Net,
+}
+
 /// A new project.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin new --world transport --lang rust my-broker\n  waybill plugin new --world backoff --lang js gentle --dir plugins/gentle\n\nThe project builds and passes its tests as it is; its README says how."
+    after_help = "Examples:\n  waybill plugin new --world transport --lang rust my-broker\n  waybill plugin new --world transport --lang rust --template net my-queue\n  waybill plugin new --world backoff --lang js gentle --dir plugins/gentle\n\nThe project builds and passes its tests as it is; its README says how."
 )]
 pub struct New {
     /// The plugin's name: lower-case letters, digits and dashes
@@ -57,6 +67,9 @@ pub struct New {
     /// What it is written in
     #[arg(long, value_enum, value_name = "LANG")]
     pub lang: Language,
+    /// What it starts from
+    #[arg(long, value_enum, value_name = "TEMPLATE", default_value_t)]
+    pub template: Template,
     /// Folder to make; its name otherwise
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -76,7 +89,7 @@ pub fn run(args: &New, format: Format, term: &mut Term) -> Result<(), CliError> 
     let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&args.name));
     check_folder(&folder)?;
     let sdk = args.sdk.as_deref().map(sdk::at).transpose()?;
-    let files = scaffold::files(&args.name, args.world, args.lang, sdk.as_deref())?;
+    let files = scaffold::files(&args.name, (args.world, args.lang, args.template), sdk.as_deref())?;
     for (name, bytes) in &files {
         write(&folder.join(name), bytes)?;
     }
@@ -125,6 +138,12 @@ fn check(args: &New) -> Result<(), CliError> {
         return Err(CliError::usage(
             "a retry policy can't be written in Python: each decision runs in a fresh instance with fuel for 10 ms, and starting CPython alone takes more",
             "choose --lang rust or --lang js",
+        ));
+    }
+    if args.template == Template::Net && (args.world, args.lang) != (AuthorWorld::Transport, Language::Rust) {
+        return Err(CliError::usage(
+            "the template `net` is a transport in Rust",
+            "choose --world transport --lang rust, or leave --template out",
         ));
     }
     if args.sdk.is_some() && args.lang != Language::Rust {

@@ -1,17 +1,20 @@
 //! The files of a new project: templates with the names filled in, the contract, and for Rust the author's crate.
 //!
-//! Later layers win over earlier ones: what a world has in every language, what a language has in every world, and what
-//! the two have together.
+//! Later layers win over earlier ones: what a world has in every language, what a language has in every world and in every one that
+//! has the host's services, and what the two have together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{AuthorWorld, sdk};
+use super::{AuthorWorld, Template, sdk};
 use crate::author::project::Language;
 use crate::exit::CliError;
 
 /// Path and bytes of everything embedded by the build script.
 const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/scaffold.rs"));
+
+/// The example that the template `net` is made of.
+const LEDGER: &str = "ledger/";
 
 /// Files of a project by their path in it.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
@@ -25,17 +28,36 @@ pub(super) fn world_name(world: AuthorWorld, language: Language) -> String {
 }
 
 /// All files of a project. `sdk` is the folder of the author's crate that is used instead of a copy.
-pub(super) fn files(name: &str, world: AuthorWorld, language: Language, sdk: Option<&Path>) -> Result<Files, CliError> {
+pub(super) fn files(
+    name: &str,
+    (world, language, template): (AuthorWorld, Language, Template),
+    sdk: Option<&Path>,
+) -> Result<Files, CliError> {
     let (world_word, language_word) = (world.as_str(), language.as_str());
     let mut files = Files::new();
-    for layer in [
-        format!("templates/worlds/{world_word}/"),
-        format!("templates/{language_word}/common/"),
-        format!("templates/{language_word}/{world_word}/"),
-    ] {
+    let services = (world != AuthorWorld::Backoff).then(|| format!("templates/{language_word}/services/"));
+    let common = format!("templates/{language_word}/common/");
+    let layers = match template {
+        Template::Net => vec![common, LEDGER.to_owned()],
+        Template::Plain => {
+            let own = format!("templates/{language_word}/{world_word}/");
+            [Some(format!("templates/worlds/{world_word}/")), Some(common), services, Some(own)]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
+    };
+    let about = if template == Template::Net { "net" } else { world_word };
+    for layer in layers {
         for (path, bytes) in below(&layer) {
             let path = if path == "gitignore" { ".gitignore" } else { path };
-            files.insert(path.to_owned(), filled(bytes, name, world, language).into_bytes());
+            let mut template = text(bytes);
+            if layer == LEDGER {
+                // The example is named for what it speaks to; its codes and its manifest are the plugin's own.
+                template =
+                    template.replace("\"LEDGER.", "\"MY_PLUGIN.").replace("name = \"ledger\"", "name = \"my-plugin\"");
+            }
+            files.insert(path.to_owned(), filled(&template, name, about, world, language).into_bytes());
         }
     }
     add_contract(&mut files, world, language);
@@ -102,11 +124,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A template with its placeholders filled in. The templates are written as a plugin named `my-plugin`.
-fn filled(template: &[u8], name: &str, world: AuthorWorld, language: Language) -> String {
+fn filled(template: &str, name: &str, about: &str, world: AuthorWorld, language: Language) -> String {
     let world_line = format!("world = \"{}\"", world_name(world, language));
-    text(template)
-        .replace("THE_ABOUT", &one(&format!("templates/about/{}.md", world.as_str())))
-        .replace("THE_USE\n", &one(&format!("templates/about/{}.use.md", world.as_str())))
+    template
+        .replace("THE_ABOUT", &one(&format!("templates/about/{about}.md")))
+        .replace("THE_USE\n", &one(&format!("templates/about/{about}.use.md")))
         .replace("THE_WORLD", &world_name(world, language))
         .replace(&format!("world = \"{}\"", world.as_str()), &world_line)
         .replace("MY_PLUGIN", &name.replace('-', "_").to_ascii_uppercase())
@@ -138,7 +160,7 @@ mod tests {
     #[test]
     fn every_world_and_language_has_a_whole_project() {
         for (world, language) in all() {
-            let files = files("wire-tap", world, language, None).unwrap();
+            let files = files("wire-tap", (world, language, Template::Plain), None).unwrap();
             for path in ["README.md", ".gitignore", "waybill-plugin.toml", "wit/worlds.wit"] {
                 assert!(files.contains_key(path), "{world:?} {language:?}: {path}");
             }
@@ -155,7 +177,7 @@ mod tests {
     #[test]
     fn no_placeholder_is_left() {
         for (world, language) in all() {
-            for (path, bytes) in files("wire-tap", world, language, None).unwrap() {
+            for (path, bytes) in files("wire-tap", (world, language, Template::Plain), None).unwrap() {
                 let text = text(&bytes);
                 for placeholder in ["my-plugin", "my_plugin", "MY_PLUGIN", "THE_ABOUT", "THE_USE", "THE_WORLD"] {
                     assert!(!text.contains(placeholder), "{world:?} {language:?} {path}: {placeholder}");
@@ -167,7 +189,7 @@ mod tests {
     #[test]
     fn the_manifest_is_one_that_the_host_takes() {
         for (world, language) in all() {
-            let files = files("wire-tap", world, language, None).unwrap();
+            let files = files("wire-tap", (world, language, Template::Plain), None).unwrap();
             let manifest = waybill_sandbox::Manifest::parse(&files["waybill-plugin.toml"]).unwrap();
             assert_eq!((manifest.name.as_str(), manifest.world.as_str()), ("wire-tap", world.as_str()));
             let version = match world {
@@ -179,8 +201,34 @@ mod tests {
     }
 
     #[test]
+    fn javascript_has_a_console_wherever_there_is_a_log() {
+        for (world, language) in all().filter(|(_, language)| *language == Language::Js) {
+            let files = files("wire-tap", (world, language, Template::Plain), None).unwrap();
+            let imports = text(&files["src/plugin.js"]).contains("import \"./console.js\";");
+            let has_log = world != AuthorWorld::Backoff;
+            assert_eq!((imports, files.contains_key("src/console.js")), (has_log, has_log), "{world:?}");
+        }
+    }
+
+    #[test]
+    fn the_template_net_is_the_example_under_the_plugins_own_name() {
+        let files = files("wire-tap", (AuthorWorld::Transport, Language::Rust, Template::Net), None).unwrap();
+        let manifest = waybill_sandbox::Manifest::parse(&files["waybill-plugin.toml"]).unwrap();
+        assert_eq!((manifest.name.as_str(), manifest.ask.http.len()), ("wire-tap", 0));
+        let (source, tests) = (text(&files["src/lib.rs"]), text(&files["tests/refusals.toml"]));
+        assert!(source.contains("\"WIRE_TAP.CONNECT\"") && tests.contains("\"WIRE_TAP.BUSY\""), "{source}{tests}");
+        assert!(!files.contains_key("tests/failures.toml"), "nothing of the one over HTTP is left");
+        let own = files.iter().filter(|(path, _)| !path.starts_with("vendor/") && !path.starts_with("wit/"));
+        for (path, bytes) in own {
+            let text = text(bytes);
+            assert!(!text.contains("LEDGER.") && !text.contains("my-plugin") && !text.contains("THE_"), "{path}");
+        }
+    }
+
+    #[test]
     fn an_sdk_outside_is_not_copied() {
-        let files = files("x", AuthorWorld::Transport, Language::Rust, Some(Path::new("/opt/sdk"))).unwrap();
+        let files =
+            files("x", (AuthorWorld::Transport, Language::Rust, Template::Plain), Some(Path::new("/opt/sdk"))).unwrap();
         assert!(!files.keys().any(|path| path.starts_with("vendor/")));
         assert!(text(&files["Cargo.toml"]).contains("path = \"/opt/sdk\""));
     }

@@ -53,6 +53,9 @@ pub(super) async fn run(args: &Check, format: Format, term: &mut Term) -> Result
                 counts.push(number(config.sources.len() as u64, "source", "sources"));
                 counts.push(number(config.consumers.len() as u64, "consumer", "consumers"));
             }
+            if !config.participants.is_empty() {
+                counts.push(number(config.participants.len() as u64, "participant", "participants"));
+            }
             counts.push(number(warnings.len() as u64, "warning", "warnings"));
             term.line(&format!("{from}: right ({})", counts.join(", ")))
         }

@@ -9,10 +9,17 @@ use crate::exit::CliError;
 /// Diff.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill config diff\n  waybill config diff -o ids        only the keys\n\nThe host reads its own file, environment and flags; plugins are loaded, nothing changes."
+    after_help = "Examples:\n  waybill config diff\n  waybill config diff -o ids        only the keys\n  waybill config diff --exit-code   1 when something differs, for scripts\n\nThe host reads its own file, environment and flags; plugins are loaded, nothing changes."
 )]
-pub struct Diff {}
+pub struct Diff {
+    /// Exit with 1 when something differs
+    #[arg(long)]
+    pub exit_code: bool,
+}
 
-pub(super) async fn run(context: &mut Context<'_>) -> Result<(), CliError> {
-    reload::changes(false, context).await
+pub(super) async fn run(args: &Diff, context: &mut Context<'_>) -> Result<(), CliError> {
+    match reload::changes(false, context).await? {
+        differ @ 1.. if args.exit_code => Err(CliError::Differs { settings: differ }),
+        _ => Ok(()),
+    }
 }

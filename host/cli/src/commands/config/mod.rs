@@ -31,10 +31,10 @@ pub enum Config {
 /// Runs one of them.
 pub(super) async fn run(command: &Config, global: &Global, term: &mut Term) -> Result<(), CliError> {
     match command {
-        Config::Check(args) => check::run(args, global.output, term).await,
-        Config::Show(args) => show::run(args, global.output, term),
-        Config::Path(args) => path::run(args, global.output, term),
-        Config::Diff(_) => diff::run(&mut Context::new(global, term)?).await,
+        Config::Check(args) => check::run(args, global.format(), term).await,
+        Config::Show(args) => show::run(args, global.format(), term),
+        Config::Path(args) => path::run(args, global.format(), term),
+        Config::Diff(args) => diff::run(args, &mut Context::new(global, term)?).await,
         Config::Reload(args) => reload::run(args, &mut Context::new(global, term)?).await,
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::commands::Context;
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, number, plain, text};
+use crate::output::{self, Format, View, column, number, plain, prose, text, whole};
 
 /// Reload.
 #[derive(Debug, Args)]
@@ -20,14 +20,14 @@ pub struct Reload {
 }
 
 pub(super) async fn run(args: &Reload, context: &mut Context<'_>) -> Result<(), CliError> {
-    changes(!args.dry_run, context).await
+    changes(!args.dry_run, context).await.map(|_| ())
 }
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("SETTING", |item| text(item, "key")),
-        column("IN FORCE", |item| value(item, "from")),
-        column("READ NOW", |item| value(item, "to")),
+        whole("SETTING", |item| text(item, "key")),
+        prose("IN FORCE", |item| value(item, "from")),
+        prose("READ NOW", |item| value(item, "to")),
         column("COUNTS", |item| match text(item, "effect").as_str() {
             "now" => "at once".to_owned(),
             "refused" => "not at all".to_owned(),
@@ -45,8 +45,8 @@ fn value(item: &Value, name: &str) -> String {
     }
 }
 
-/// Has the host read its configuration; `apply` puts what can change in force.
-pub(super) async fn changes(apply: bool, context: &mut Context<'_>) -> Result<(), CliError> {
+/// Has the host read its configuration; `apply` puts what can change in force. Answers how many settings differ.
+pub(super) async fn changes(apply: bool, context: &mut Context<'_>) -> Result<usize, CliError> {
     let answer = context.client.post(&["v1", "config", "reload"], &[], &json!({ "dry_run": !apply })).await?;
     let changes = answer.need("changes", Value::as_array)?.clone();
     for warning in answer.need("warnings", Value::as_array)? {
@@ -64,5 +64,5 @@ pub(super) async fn changes(apply: bool, context: &mut Context<'_>) -> Result<()
     if later > 0 {
         context.term.say(&format!("{} after a restart", number(later as u64, "setting counts", "settings count")));
     }
-    Ok(())
+    Ok(changes.len())
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::config::reader::Shown;
 use crate::exit::CliError;
-use crate::output::{self, Format, plain};
+use crate::output::{self, Format, Head, plain};
 use crate::setup::{self, ConfigArgs};
 use crate::term::Term;
 
@@ -60,6 +60,7 @@ pub(super) fn run(args: &Show, format: Format, term: &mut Term) -> Result<(), Cl
         row.extend(args.origin.then(|| "default".to_owned()));
         rows.push(row);
     }
-    let titles: &[&str] = if args.origin { &["KEY", "VALUE", "ORIGIN"] } else { &["KEY", "VALUE"] };
-    output::table(term, titles, rows)
+    let mut heads = vec![Head::whole("KEY"), Head::prose("VALUE")];
+    heads.extend(args.origin.then(|| Head::prose("ORIGIN")));
+    output::table(term, &heads, &rows)
 }

@@ -1,6 +1,6 @@
 //! Acts on dead letters: by filter the host does them, by id one after the other.
 
-use std::time::Duration;
+use std::cell::Cell;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use crate::commands::saga::Mode;
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, lists, message, requests};
 use crate::exit::{CliError, Exit};
-use crate::output::{self, Format, counted_since, dead_letters, text};
+use crate::output::{self, counted_since, dead_letters, number, safe, text};
 
 /// Kind of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,6 +47,8 @@ pub(in crate::commands) struct DeadLetterAct {
     pub(in crate::commands) text: String,
     /// Which way stuck sagas go on, if it was said.
     pub(in crate::commands) mode: Option<Mode>,
+    /// Those of stdin that are quarantined are left alone: by a filter they would be, too.
+    pub(in crate::commands) spares_quarantined: bool,
 }
 
 /// Which dead letters.
@@ -69,7 +71,7 @@ pub(in crate::commands) async fn run(
     context: &mut Context<'_>,
 ) -> Result<(), CliError> {
     match &letters.selection.filter {
-        Some(filter) => by_filter(context, act, filter, how).await,
+        Some(filter) => by_filter(context, act, filter, letters.selection.tenant.as_deref(), how).await,
         None => by_ids(context, act, letters, how).await,
     }
 }
@@ -79,23 +81,25 @@ pub(super) async fn by_filter(
     context: &mut Context<'_>,
     act: &DeadLetterAct,
     filter: &str,
+    tenant: Option<&str>,
     how: &Bulk,
 ) -> Result<(), CliError> {
     let filter = bulk::whole(filter);
     let mut request = Map::new();
+    request.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant.into())));
     request.insert("reason".to_owned(), act.text.as_str().into());
     request.extend(how.rate.map(|rate| ("rate".to_owned(), rate.into())));
     let operation = Operation { kind: act.kind, verb: act.verb, filter, request };
     let counted = operation.count(context).await?;
-    if how.dry_run {
-        return dry_run(context, &counted, act);
-    }
     let matched = counted.need("matched", Value::as_u64)?;
+    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
+    if how.dry_run {
+        return bulk::dry_run(context, &counted, &what, &VIEW);
+    }
     if matched == 0 && counted_since(&counted.body).is_none() {
         context.term.say("no dead letter matches: nothing to do");
         return Ok(());
     }
-    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
     bulk::confirm(context, &what, filter, how.yes)?;
     let Some(ended) = operation.carry_out(context, matched, how.detach).await? else { return Ok(()) };
     let id = ended.need("id", Value::as_str)?;
@@ -103,37 +107,22 @@ pub(super) async fn by_filter(
     bulk::verdict(&ended, Exit::Failed)
 }
 
-fn dry_run(context: &mut Context<'_>, counted: &Answer, act: &DeadLetterAct) -> Result<(), CliError> {
-    let sample = match counted.body.get("sample") {
-        Some(Value::Array(sample)) => sample.clone(),
-        _ => Vec::new(),
-    };
-    match context.format {
-        Format::Json | Format::Jsonl => context.term.line(counted.text.trim_end()),
-        Format::Ids => output::list(context.term, Format::Ids, &sample, &VIEW),
-        Format::Table => {
-            let matched = counted.need("matched", Value::as_u64)?;
-            context.term.line(&format!("would {} {}", act.verb, dead_letters(matched, &counted.body)))?;
-            lists::tell_counted(context, &counted.body);
-            if !sample.is_empty() {
-                context.term.line("the first of them:")?;
-                output::list(context.term, Format::Table, &sample, &VIEW)?;
-            }
-            Ok(())
-        }
-    }
-}
-
 async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letters, how: &Bulk) -> Result<(), CliError> {
     let Letters { selection, kind } = letters;
     let ids = selection::read_ids(context, &selection.ids, selection.tenant.as_deref())?;
-    let pause = how.rate.filter(|rate| *rate > 0).map(|rate| Duration::from_secs_f64(1.0 / f64::from(rate)));
-    let mut pace = pause.map(tokio::time::interval);
+    let mut pace = selection::pace(how.rate);
     let bar = bulk::progress(context, ids.len() as u64, act.verb);
-    let broke_off = |done: u64| Some(format!("{} {done} before it failed, the rest wasn't tried:", act.done));
-    selection::each(context, &ids, &bar, broke_off, async |context, Id { tenant, id }| {
+    let spared = Cell::new(0_u64);
+    let broke_off =
+        |done: u64| Some(format!("{} {} before it failed, the rest wasn't tried:", act.done, done - spared.get()));
+    let acted = selection::each(context, &ids, &bar, broke_off, async |context, Id { tenant, id, piped }| {
         if let Some(pace) = &mut pace {
             pace.tick().await;
+        }
+        if *piped && act.spares_quarantined && is_quarantined(&get(context, tenant.as_deref(), id, *kind).await?) {
+            spared.set(spared.get() + 1);
+            bar.suspend(|| context.term.say(&format!("left {} alone: it is quarantined", safe(id))));
+            return Ok(Ok(()));
         }
         if how.dry_run {
             let answer = get(context, tenant.as_deref(), id, *kind).await?;
@@ -146,7 +135,16 @@ async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letter
             message::show_after(context, &answer)
         }))
     })
-    .await
+    .await;
+    if spared.get() > 0 {
+        let spared = number(spared.get(), "is quarantined and was", "are quarantined and were");
+        context.term.say(&format!("{spared} left alone; --quarantined takes them too"));
+    }
+    acted
+}
+
+fn is_quarantined(letter: &Answer) -> bool {
+    letter.body.get("state").and_then(Value::as_str) == Some("quarantined")
 }
 
 /// Asks for one, of any kind unless one is named.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, View, column, instant, text, words};
+use crate::output::{self, View, column, instant, less, moment, text, topic, whole, words};
 
 /// By error.
 #[derive(Debug, Args)]
@@ -19,13 +19,13 @@ pub struct Groups {
 const VIEW: View<'_> = View {
     columns: &[
         column("COUNT", |item| words(item, "count")),
-        column("TENANT", |item| text(item, "tenant")),
-        column("CODE", |item| text(item, "code")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
+        whole("CODE", |item| text(item, "code")),
         column("ERROR", |item| text(item, "signature")),
-        column("TOPIC", |item| text(item, "topic")),
-        column("FIRST", |item| instant(item, "first_at")),
-        column("LATEST", |item| instant(item, "latest_at")),
-        column("EXAMPLE", |item| text(item, "example")),
+        less(2, column("TOPIC", |item| topic(item, "topic"))),
+        less(3, moment("FIRST", |item| instant(item, "first_at"))),
+        moment("LATEST", |item| instant(item, "latest_at")),
+        whole("EXAMPLE", |item| text(item, "example")),
     ],
     id: |item| item.get("example").and_then(Value::as_str).unwrap_or_default().to_owned(),
     none: "there are no dead letters",

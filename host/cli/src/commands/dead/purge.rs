@@ -26,6 +26,13 @@ pub struct Purge {
 /// Deletes them for good.
 pub(super) async fn run(args: &Purge, context: &mut Context<'_>) -> Result<(), CliError> {
     let text = args.bulk.reason.clone().unwrap_or_default();
-    let act = DeadLetterAct { kind: "purge", verb: "delete for good", done: "deleted", text, mode: None };
-    acts::by_filter(context, &act, &args.filter, &args.bulk).await
+    let act = DeadLetterAct {
+        kind: "purge",
+        verb: "delete for good",
+        done: "deleted",
+        text,
+        mode: None,
+        spares_quarantined: false,
+    };
+    acts::by_filter(context, &act, &args.filter, None, &args.bulk).await
 }

@@ -26,6 +26,13 @@ pub struct Quarantine {
 
 pub(super) async fn run(args: &Quarantine, context: &mut Context<'_>) -> Result<(), CliError> {
     let text = args.note.clone();
-    let act = DeadLetterAct { kind: "quarantine", verb: "quarantine", done: "quarantined", text, mode: None };
+    let act = DeadLetterAct {
+        kind: "quarantine",
+        verb: "quarantine",
+        done: "quarantined",
+        text,
+        mode: None,
+        spares_quarantined: false,
+    };
     acts::run(&act, &args.letters, &args.bulk, context).await
 }

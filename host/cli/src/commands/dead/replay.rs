@@ -17,6 +17,7 @@ use crate::exit::CliError;
     waybill dead list -o ids | waybill dead replay -\n  \
     waybill dead replay --filter 'kind=saga code=HTTP.503' --yes\n  \
     waybill dead replay order-17 --kind saga --mode retry\n\n\
+    Quarantined ones are left alone, unless one is named by its id.\n\
     Of stuck sagas the failed compensation is tried again; `waybill saga retry --filter` takes many of them forward.")]
 pub struct Replay {
     /// Which.
@@ -25,6 +26,9 @@ pub struct Replay {
     /// Which way a stuck saga goes on [default: compensate]
     #[arg(long, value_enum, value_name = "MODE", conflicts_with = "filter")]
     pub mode: Option<Mode>,
+    /// With `-`: those that are quarantined too
+    #[arg(long, conflicts_with = "filter")]
+    pub quarantined: bool,
     /// How.
     #[command(flatten)]
     pub bulk: Bulk,
@@ -38,6 +42,7 @@ pub(super) async fn run(args: &Replay, context: &mut Context<'_>) -> Result<(), 
         done: "replayed",
         text: args.bulk.reason.clone().unwrap_or_default(),
         mode: args.mode,
+        spares_quarantined: !args.quarantined,
     };
     acts::run(&act, &args.letters, &args.bulk, context).await
 }

@@ -6,7 +6,7 @@ use super::PATH;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, instant, text, words};
+use crate::output::{View, column, instant, less, moment, text, whole, words};
 
 /// Filter and size of a list.
 #[derive(Debug, Args)]
@@ -28,13 +28,13 @@ pub struct List {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("KEY", |item| text(item, "key")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("KEY", |item| text(item, "key")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("STATE", |item| text(item, "state")),
-        column("BEGUN", |item| words(item, "begun")),
-        column("CREATED", |item| instant(item, "created_at")),
-        column("LEASE UNTIL", |item| instant(item, "lease_until")),
-        column("UNTIL", |item| instant(item, "until")),
+        less(2, column("BEGUN", |item| words(item, "begun"))),
+        moment("CREATED", |item| instant(item, "created_at")),
+        less(3, moment("LEASE UNTIL", |item| instant(item, "lease_until"))),
+        moment("UNTIL", |item| instant(item, "until")),
     ],
     id: |item| lists::piped(item, "key"),
     none: "no idempotency key matches",

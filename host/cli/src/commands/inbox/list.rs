@@ -6,7 +6,7 @@ use super::rows;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, instant, plain, text};
+use crate::output::{View, column, instant, less, moment, plain, text, whole};
 
 /// Filter and size of a list.
 #[derive(Debug, Args)]
@@ -15,7 +15,7 @@ use crate::output::{View, column, instant, plain, text};
     waybill inbox list --filter 'consumer=ship code=HTTP.* age>10m'\n  \
     waybill inbox list --filter 'context=sales' --all -o jsonl\n  \
     waybill inbox list --table shop                    rows that stand failed in the table of source shop\n\n\
-    Conditions: consumer, source, context, subject, tenant, key, id, code, error, with = and * as a wildcard; age with > or <. All \
+    Conditions: consumer, source, context, subject, tenant, key, id, code, error, header.NAME, payload.PATH, with = and * as a wildcard; age with > or <. All \
     have to hold. What flows is never stored, and what died is in `waybill dead list --filter kind=inbox`.")]
 #[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
 pub struct List {
@@ -31,15 +31,15 @@ pub struct List {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("PLACE", |item| text(item, "place")),
+        whole("PLACE", |item| text(item, "place")),
         column("CONSUMER", |item| text(item, "consumer")),
-        column("ID", |item| text(item, "id")),
-        column("TENANT", |item| text(item, "tenant")),
-        column("SUBJECT", |item| text(item, "subject")),
-        column("KEY", |item| text(item, "key")),
-        column("ATTEMPTS", |item| text(item, "attempts")),
-        column("RECEIVED", |item| instant(item, "received_at")),
-        column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain)),
+        whole("ID", |item| text(item, "id")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
+        less(4, column("SUBJECT", |item| text(item, "subject"))),
+        less(3, column("KEY", |item| text(item, "key"))),
+        less(5, column("ATTEMPTS", |item| text(item, "attempts"))),
+        moment("RECEIVED", |item| instant(item, "received_at")),
+        less(2, column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain))),
         column("ERROR", |item| text(item, "last_error")),
     ],
     id: |item| text(item, "place"),

@@ -38,6 +38,9 @@ pub struct Replay {
     /// All rows that stand failed
     #[arg(long, requires = "table")]
     pub all: bool,
+    /// With `-`: those that are quarantined too
+    #[arg(long, conflicts_with_all = ["filter", "table"])]
+    pub quarantined: bool,
     /// How.
     #[command(flatten)]
     pub bulk: Bulk,
@@ -54,6 +57,7 @@ pub(super) async fn run(args: &Replay, context: &mut Context<'_>) -> Result<(), 
         done: "replayed",
         text: args.bulk.reason.clone().unwrap_or_default(),
         mode: None,
+        spares_quarantined: !args.quarantined,
     };
     let filter = args.filter.as_ref().map(|filter| format!("{} kind=inbox", bulk::whole(filter)));
     let selection = Selection { ids: args.ids.clone(), filter, tenant: args.tenant.clone() };

@@ -8,7 +8,7 @@ use super::replay::Replay;
 use crate::commands::selection::{self, Id};
 use crate::commands::{Context, bulk, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, instant, number, text};
+use crate::output::{self, Format, View, column, instant, less, moment, number, text, whole};
 use crate::term::DRY_RUN_FIRST;
 
 /// Rows of one request, as the host takes them.
@@ -16,13 +16,13 @@ const ROWS_MAX: usize = 1_000;
 
 pub(super) const VIEW: View<'_> = View {
     columns: &[
-        column("ROW", |item| text(item, "id")),
-        column("AGGREGATE", |item| text(item, "aggregate")),
+        whole("ROW", |item| text(item, "id")),
+        less(2, column("AGGREGATE", |item| text(item, "aggregate"))),
         column("TOPIC", |item| text(item, "topic")),
-        column("EVENT", |item| text(item, "event_type")),
-        column("ATTEMPTS", |item| text(item, "attempts")),
-        column("OCCURRED", |item| instant(item, "occurred_at")),
-        column("FAILED", |item| instant(item, "failed_at")),
+        less(3, column("EVENT", |item| text(item, "event_type"))),
+        less(4, column("ATTEMPTS", |item| text(item, "attempts"))),
+        less(1, moment("OCCURRED", |item| instant(item, "occurred_at"))),
+        moment("FAILED", |item| instant(item, "failed_at")),
         column("ERROR", |item| text(item, "last_error")),
     ],
     id: |item| text(item, "id"),

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::client::Answer;
 use crate::commands::{Context, lists, message, requests};
 use crate::exit::CliError;
-use crate::output::{self, Format, instant, text};
+use crate::output::{self, Format, Head, instant, text};
 
 /// Which message of which consumer.
 #[derive(Debug, Args)]
@@ -64,7 +64,14 @@ fn table(context: &mut Context<'_>, answer: &Answer) -> Result<(), CliError> {
         let at = |name| instant(end, name);
         vec![text(end, "end"), at("processed_at"), at("received_at"), text(end, "attempts"), text(end, "subject")]
     });
-    output::table(context.term, &["ENDED", "AT", "RECEIVED", "ATTEMPTS", "SUBJECT"], rows.collect())
+    let heads = [
+        Head::cut("ENDED"),
+        Head::whole("AT"),
+        Head::moment("RECEIVED").less(1),
+        Head::cut("ATTEMPTS"),
+        Head::cut("SUBJECT"),
+    ];
+    output::table(context.term, &heads, &rows.collect::<Vec<_>>())
 }
 
 /// The message within the answer, as the host wrote it.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, instant, text, words};
+use crate::output::{self, Format, View, column, instant, less, moment, prose, text, whole, words};
 
 /// What waits.
 #[derive(Debug, Args)]
@@ -23,11 +23,11 @@ fn waiters<'v>(item: &'v Value, name: &str) -> &'v Value {
 /// By context: received and not processed, and of tables not published.
 const CONTEXTS: View<'_> = View {
     columns: &[
-        column("CONTEXT", |item| text(item, "context")),
+        whole("CONTEXT", |item| text(item, "context")),
         column("UNPROCESSED", |item| words(waiters(item, "unprocessed"), "count")),
-        column("OLDEST", |item| instant(waiters(item, "unprocessed"), "oldest_at")),
+        moment("OLDEST", |item| instant(waiters(item, "unprocessed"), "oldest_at")),
         column("UNPUBLISHED", |item| words(waiters(item, "unpublished"), "count")),
-        column("OLDEST ROW", |item| instant(waiters(item, "unpublished"), "oldest_at")),
+        moment("OLDEST ROW", |item| instant(waiters(item, "unpublished"), "oldest_at")),
         column("FAILED ROWS", |item| words(item, "failed")),
     ],
     id: |item| text(item, "context"),
@@ -36,18 +36,21 @@ const CONTEXTS: View<'_> = View {
 
 const CONSUMERS: View<'_> = View {
     columns: &[
-        column("CONSUMER", |item| text(item, "consumer")),
-        column("HOME", |item| text(item, "home")),
+        whole("CONSUMER", |item| text(item, "consumer")),
+        less(1, column("HOME", |item| text(item, "home"))),
         column("IN HAND", |item| words(item, "in_hand")),
         column("STORED", |item| format!("{}/{}", words(item, "stored"), words(item, "stored_max"))),
-        column("ORPHANS", |item| words(item, "orphans")),
-        column("SUSPECTS", |item| words(item, "suspects")),
+        less(2, column("ORPHANS", |item| words(item, "orphans"))),
+        less(3, column("SUSPECTS", |item| words(item, "suspects"))),
         column("DEAD", |item| words(item, "dead")),
-        column("READS", |item| {
-            let percent = item.get("seen_reads_percent").and_then(Value::as_u64).unwrap_or(0);
-            format!("{}.{:02}", percent / 100, percent % 100)
-        }),
-        column("HELD", |item| match item.get("held").filter(|held| held.is_object()) {
+        less(
+            4,
+            column("READS", |item| {
+                let percent = item.get("seen_reads_percent").and_then(Value::as_u64).unwrap_or(0);
+                format!("{}.{:02}", percent / 100, percent % 100)
+            }),
+        ),
+        prose("HELD", |item| match item.get("held").filter(|held| held.is_object()) {
             Some(held) => format!("{}: {}", text(held, "on"), text(held, "reason")),
             None if item.get("configured") == Some(&Value::Bool(false)) => "not configured any more".into(),
             None => "-".into(),

@@ -5,16 +5,19 @@ use clap::Args;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, instant, plain, text};
+use crate::output::{View, column, instant, less, moment, plain, text, topic, whole};
 
 /// Filter and size of a list.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill outbox list --filter 'tenant=acme state=pending age>10m'\n  \
     waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
+    waybill outbox list --filter 'waits=schedule'\n  \
+    waybill outbox list --filter 'payload.order.id=4711'\n  \
     waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
-    Conditions: tenant, topic, key, id, state, code, and the texts of a message by their names (correlation_id, aggregate_id, \
-    ...), with = and * as a wildcard; age with > or <. All have to hold.")]
+    Conditions: tenant, topic, key, id, state, waits (schedule, retry, key, destination, ...), code, error, and the texts of a \
+    message by their names (correlation_id, aggregate_id, ..., header.NAME, payload.PATH of JSON), with = and * as a wildcard; since and until with an instant; age with \
+    > or <. All have to hold. A value with spaces stands in quotes.")]
 #[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme state=pending age>1h'
@@ -24,15 +27,16 @@ pub struct List {
     pub list: ListArgs,
 }
 
-const VIEW: View<'_> = View {
+/// How messages are listed.
+pub(super) const VIEW: View<'_> = View {
     columns: &[
-        column("ID", |item| text(item, "id")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("ID", |item| text(item, "id")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("STATE", |item| text(item, "state")),
-        column("TOPIC", |item| text(item, "topic")),
-        column("KEY", |item| text(item, "key")),
-        column("ATTEMPTS", |item| text(item, "attempts")),
-        column("CREATED", |item| instant(item, "created_at")),
+        column("TOPIC", |item| topic(item, "topic")),
+        less(2, column("KEY", |item| text(item, "key"))),
+        less(3, column("ATTEMPTS", |item| text(item, "attempts"))),
+        moment("CREATED", |item| instant(item, "created_at")),
         column("WAITS FOR", |item| item.pointer("/waiting/on").map_or("-".into(), plain)),
     ],
     id: lists::piped_id,

@@ -1,5 +1,6 @@
 //! `waybill outbox ...`.
 
+mod acts;
 pub(super) mod blocked;
 mod cancel;
 mod list;
@@ -27,12 +28,9 @@ pub enum Outbox {
     Stats(stats::Stats),
     /// What holds messages back, since when and why
     Blocked(blocked::Blocked),
-    /// Take a message back before it is sent
-    #[command(
-        after_help = "Examples:\n  waybill outbox cancel 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill outbox cancel order-17 --tenant acme\n\nOne that is being sent can't be taken back."
-    )]
-    Cancel(IdArgs),
-    /// Move a waiting message to another time
+    /// Take messages back before they are sent
+    Cancel(cancel::Cancel),
+    /// Move waiting messages to another time
     Reschedule(reschedule::Reschedule),
 }
 

@@ -11,6 +11,7 @@ use crate::author::sandbox::{self, Cache};
 use crate::config::Config;
 use crate::data;
 use crate::exit::CliError;
+use crate::output::safe;
 use crate::plugins::{self, PreparedParticipant, prepare_participant};
 use crate::serve::compose;
 use crate::setup::{self, ConfigArgs};
@@ -48,11 +49,11 @@ pub(super) async fn run(args: &Call, global: &Global, term: &mut Term) -> Result
     } else {
         call::from_file(&args.call, super::cache(), compose::host_name(), term).await?
     };
-    call::run(request, callee, global.timeout, global.output, term).await
+    call::run(request, callee, global.timeout, global.format(), term).await
 }
 
 /// The participant of an `fn:` address.
-async fn from_configuration(args: &Call, term: &Term) -> Result<Callee, CliError> {
+async fn from_configuration(args: &Call, term: &mut Term) -> Result<Callee, CliError> {
     let Call { call, config } = args;
     let only_with_path = [
         (call.step.is_some(), "STEP"),
@@ -67,6 +68,8 @@ async fn from_configuration(args: &Call, term: &Term) -> Result<Callee, CliError
         ));
     }
     let address = StepAddress::parse(&call.target).map_err(|error| of_lookup(error.into()))?;
+    // A running host, which may have another one, isn't asked.
+    term.say(&format!("configuration: {}", safe(&setup::place(config, term))));
     let config = setup::configuration(config, Vec::new(), term)?;
     let options = FleetOptions {
         trust: plugins::trust(&config.plugins),
@@ -80,12 +83,12 @@ async fn from_configuration(args: &Call, term: &Term) -> Result<Callee, CliError
     };
     let fleet = sandbox::fleet(cache, plugins::compile_limits(&config.plugins), &options, term)
         .map_err(|error| of_sandbox(&call.target, &error))?;
-    let PreparedParticipant { settings, plugin } = match &address.participant {
+    let PreparedParticipant { settings, loaded, .. } = match &address.participant {
         Some(name) => configured(&fleet, &config, name).await?,
         None => serving(&fleet, &config, &address.step).await?,
     };
     let endpoint = EndpointSpec { host_id: compose::host_name(), ..EndpointSpec::new(settings) };
-    Ok(Callee { plugin, endpoint, step: address.step })
+    Ok(Callee { plugin: loaded.plugin, endpoint, step: address.step })
 }
 
 async fn configured(fleet: &Fleet, config: &Config, name: &str) -> Result<PreparedParticipant, CliError> {
@@ -102,7 +105,8 @@ async fn serving(fleet: &Fleet, config: &Config, step: &str) -> Result<PreparedP
     let mut served = Vec::new();
     for settings in &config.participants {
         let prepared = configured(fleet, config, &settings.name).await?;
-        let steps = participant_steps(&prepared.plugin).await.map_err(|error| of_sandbox(&settings.name, &error))?;
+        let steps =
+            participant_steps(&prepared.loaded.plugin).await.map_err(|error| of_sandbox(&settings.name, &error))?;
         served.extend(steps.iter().map(|info| format!("{}/{}", settings.name, info.name)));
         if steps.iter().any(|info| info.name == step) {
             found.push(prepared);

@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::author::inspect;
 use crate::commands::Context;
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, short_digest, text};
+use crate::output::{self, Format, View, column, less, prose, short_digest, text, whole};
 use crate::term::Term;
 
 /// Which plugins to list.
@@ -24,11 +24,11 @@ pub struct List {
 
 const BUNDLED: View<'_> = View {
     columns: &[
-        column("NAME", |item| text(item, "name")),
+        whole("NAME", |item| text(item, "name")),
         column("VERSION", |item| text(item, "version")),
-        column("WORLD", |item| text(item, "world")),
-        column("DIGEST", |item| short_digest(&text(item, "digest"))),
-        column("WHAT IT DOES", |item| text(item, "description")),
+        less(1, column("WORLD", |item| text(item, "world"))),
+        less(2, column("DIGEST", |item| short_digest(&text(item, "digest")))),
+        prose("WHAT IT DOES", |item| text(item, "description")),
     ],
     id: |item| text(item, "name"),
     none: "no plugin is bundled",
@@ -36,7 +36,7 @@ const BUNDLED: View<'_> = View {
 
 /// Lists the plugins of a host, or the bundled ones.
 pub(super) async fn run(args: &List, global: &Global, term: &mut Term) -> Result<(), CliError> {
-    if args.bundled { bundled(global.output, term) } else { of_host(&mut Context::new(global, term)?).await }
+    if args.bundled { bundled(global.format(), term) } else { of_host(&mut Context::new(global, term)?).await }
 }
 
 fn bundled(format: Format, term: &mut Term) -> Result<(), CliError> {
@@ -60,5 +60,9 @@ async fn of_host(context: &mut Context<'_>) -> Result<(), CliError> {
             ));
         }
     }
-    output::list(context.term, context.format, &items, &served::VIEW)
+    output::list(context.term, context.format, &items, &served::VIEW)?;
+    if context.format == Format::Table {
+        items.iter().filter_map(served::trouble).for_each(|trouble| context.term.say(&trouble));
+    }
+    Ok(())
 }

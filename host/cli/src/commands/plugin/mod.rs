@@ -5,9 +5,10 @@ mod check;
 mod dev;
 mod list;
 mod load;
+mod logs;
 mod reload;
 mod rollback;
-mod served;
+pub(super) mod served;
 
 use clap::Subcommand;
 
@@ -42,6 +43,8 @@ pub enum Plugin {
     Load(load::Load),
     /// Have a host read a plugin from its source again
     Reload(reload::Reload),
+    /// What a plugin wrote into its log, and what the host said of it
+    Logs(logs::Logs),
     /// Go back to the generation before
     Rollback(rollback::Rollback),
     /// Is a component the one that was meant, and who signed it
@@ -58,7 +61,7 @@ pub enum Plugin {
 
 /// Runs one of them.
 pub(super) async fn run(command: &Plugin, global: &Global, term: &mut Term) -> Result<(), CliError> {
-    let format = global.output;
+    let format = global.format();
     match command {
         Plugin::New(args) => new::run(args, format, term),
         Plugin::Build(args) => build::run(args, format, term),
@@ -68,6 +71,7 @@ pub(super) async fn run(command: &Plugin, global: &Global, term: &mut Term) -> R
         Plugin::List(args) => list::run(args, global, term).await,
         Plugin::Load(args) => load::run(args, &mut Context::new(global, term)?).await,
         Plugin::Reload(args) => reload::run(args, &mut Context::new(global, term)?).await,
+        Plugin::Logs(args) => logs::run(args, &mut Context::new(global, term)?).await,
         Plugin::Rollback(args) => rollback::run(args, &mut Context::new(global, term)?).await,
         Plugin::Verify(args) => signing::verify::run(args, format, term),
         Plugin::Sign(args) => signing::sign::run(args, format, term),

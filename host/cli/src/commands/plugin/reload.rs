@@ -10,10 +10,10 @@ use crate::exit::CliError;
 /// Read a component again.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin reload orders\n  waybill plugin reload orders --force\n  waybill plugin reload handler.ship\n  waybill plugin reload source.shop"
+    after_help = "Examples:\n  waybill plugin reload orders\n  waybill plugin reload orders --force\n  waybill plugin reload participant.shop\n  waybill plugin reload handler.ship\n  waybill plugin reload source.shop\n  waybill plugin reload outbox.backoff"
 )]
 pub struct Reload {
-    /// Transport, handler.CONSUMER or source.NAME
+    /// Transport, participant.NAME, handler.CONSUMER, source.NAME or outbox.backoff
     pub transport: String,
     /// How strictly.
     #[command(flatten)]

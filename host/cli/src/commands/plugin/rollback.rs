@@ -9,9 +9,11 @@ use crate::exit::CliError;
 
 /// Go back.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  waybill plugin rollback orders --reason \"loses headers\"")]
+#[command(
+    after_help = "Examples:\n  waybill plugin rollback orders --reason \"loses headers\"\n  waybill plugin rollback participant.shop"
+)]
 pub struct Rollback {
-    /// Transport
+    /// Transport, participant.NAME, handler.CONSUMER or outbox.backoff
     pub transport: String,
     /// Why, for the history and the audit trail
     #[arg(long, default_value = "", hide_default_value = true)]

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, instant, text};
+use crate::output::{View, column, instant, less, moment, prose, text, whole};
 
 /// Which rows.
 #[derive(Debug, Args)]
@@ -24,12 +24,12 @@ pub struct List {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("ID", |item| text(item, "id")),
+        whole("ID", |item| text(item, "id")),
         column("TABLE", |item| text(item, "table")),
-        column("KEY", |item| text(item, "key")),
-        column("TENANT", |item| text(item, "tenant")),
-        column("SINCE", |item| instant(item, "since")),
-        column("WHY", |item| text(item, "reason")),
+        less(2, column("KEY", |item| text(item, "key"))),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
+        moment("SINCE", |item| instant(item, "since")),
+        prose("WHY", |item| text(item, "reason")),
     ],
     id: |item| text(item, "id"),
     none: "nothing is in quarantine",

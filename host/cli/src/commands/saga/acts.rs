@@ -91,7 +91,7 @@ async fn each(act: &SagaAct, context: &mut Context<'_>) -> Result<(), CliError> 
         let done = number(done, "saga was", "sagas were");
         Some(format!("{done} {} before it failed, the rest wasn't tried:", act.done))
     };
-    selection::each(context, &ids, &ProgressBar::hidden(), broke_off, async |context, Id { tenant, id }| {
+    selection::each(context, &ids, &ProgressBar::hidden(), broke_off, async |context, Id { tenant, id, .. }| {
         let answer = post(context, act, tenant.as_deref(), id).await?;
         report(context, act.done, id, &answer).map(Ok)
     })

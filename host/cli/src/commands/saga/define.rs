@@ -9,7 +9,7 @@ use crate::client::{Answer, ClientError, Refusal};
 use crate::commands::Context;
 use crate::commands::json::limited;
 use crate::exit::CliError;
-use crate::output::{self, number, safe};
+use crate::output::{self, Head, number, safe};
 
 /// Which definitions.
 #[derive(Debug, Args)]
@@ -42,6 +42,8 @@ pub enum Language {
 
 /// Stores the definitions, one after the other; the first that is refused ends it.
 pub(super) async fn run(args: &Define, context: &mut Context<'_>) -> Result<(), CliError> {
+    // A dry run stores nothing, so what comes later is told what would be there by then.
+    let mut given: Vec<String> = Vec::new();
     for file in &args.files {
         let name = if file.as_os_str() == "-" { "stdin".to_owned() } else { file.display().to_string() };
         let language = language(file, args.format)?;
@@ -52,11 +54,16 @@ pub(super) async fn run(args: &Define, context: &mut Context<'_>) -> Result<(), 
             limited(&mut file, &name)?
         };
         let media = if language == Language::Toml { "application/toml" } else { "application/json" };
-        let query: &[(&str, &str)] = if args.dry_run { &[("dry_run", "true")] } else { &[] };
+        let before = given.join(",");
+        let mut query = Vec::new();
+        if args.dry_run {
+            query.push(("dry_run", "true"));
+            query.extend((!given.is_empty()).then_some(("given", before.as_str())));
+        }
         let path = ["v1", "saga-definitions"];
-        let answer = context.client.post_bytes(&path, query, media, text.into_bytes()).await;
+        let answer = context.client.post_bytes(&path, &query, media, text.into_bytes()).await;
         let answer = answer.map_err(|error| in_file(error, &name))?;
-        report(&answer, context)?;
+        given.push(report(&answer, context)?);
     }
     Ok(())
 }
@@ -84,7 +91,8 @@ fn in_file(error: ClientError, name: &str) -> CliError {
     }
 }
 
-fn report(answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
+/// Says what came of a definition, and answers its name and version.
+fn report(answer: &Answer, context: &mut Context<'_>) -> Result<String, CliError> {
     let done: SagaDefined = answer.need("created", |_| serde_json::from_str(&answer.text).ok())?;
     let which = format!("{} version {} ({})", done.name, done.version, output::short_digest(&done.hash));
     match (done.dry_run, done.created) {
@@ -112,7 +120,15 @@ fn report(answer: &Answer, context: &mut Context<'_>) -> Result<(), CliError> {
             let state = super::paint::state_word(saga.state).to_owned();
             vec![safe(&saga.id), safe(&saga.tenant), saga.version.to_string(), state, moves.to_owned(), why]
         });
-        let titles = ["ID", "TENANT", "VERSION", "STATE", "COULD MOVE", "WHY NOT"];
-        output::table(term, &titles, rows.collect())
-    })
+        let heads = [
+            Head::whole("ID"),
+            Head::cut("TENANT").less(1),
+            Head::cut("VERSION"),
+            Head::cut("STATE"),
+            Head::cut("COULD MOVE"),
+            Head::prose("WHY NOT"),
+        ];
+        output::table(term, &heads, &rows.collect::<Vec<_>>())
+    })?;
+    Ok(id)
 }

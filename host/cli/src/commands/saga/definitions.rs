@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, instant, plain, short_digest, text};
+use crate::output::{self, Format, View, column, instant, less, moment, plain, short_digest, text, whole};
 
 /// Which definitions.
 #[derive(Debug, Args)]
@@ -27,11 +27,11 @@ pub struct Definitions {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("NAME", |item| text(item, "name")),
+        whole("NAME", |item| text(item, "name")),
         column("VERSION", |item| text(item, "version")),
-        column("HASH", |item| short_digest(&text(item, "hash"))),
-        column("CREATED", |item| instant(item, "created_at")),
-        column("BY", |item| text(item, "created_by")),
+        less(2, column("HASH", |item| short_digest(&text(item, "hash")))),
+        moment("CREATED", |item| instant(item, "created_at")),
+        less(1, column("BY", |item| text(item, "created_by"))),
     ],
     id: |item| format!("{}@{}", text(item, "name"), text(item, "version")),
     none: "nothing is defined: `waybill saga define FILE`",

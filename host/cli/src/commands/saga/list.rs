@@ -10,7 +10,7 @@ use crate::args::ListArgs;
 use crate::commands::Context;
 use crate::commands::lists::{self, More, piped_id};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, instant, plain, text};
+use crate::output::{self, Format, View, column, instant, less, moment, plain, text, whole};
 
 /// How often the host is asked for more.
 const POLL: Duration = Duration::from_secs(1);
@@ -45,17 +45,20 @@ pub struct List {
 /// How sagas are listed.
 pub(super) const VIEW: View<'_> = View {
     columns: &[
-        column("ID", |item| text(item, "id")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("ID", |item| text(item, "id")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("DEFINITION", |item| format!("{}@{}", text(item, "definition"), text(item, "version"))),
         column("STATE", |item| text(item, "state")),
-        column("WAITS FOR", |item| text(item, "waiting_for")),
-        column("SINCE", |item| instant(item, "since")),
-        column("STEPS", |item| {
-            let steps = item.get("steps").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            if steps.is_empty() { "-".into() } else { steps.iter().map(plain).collect::<Vec<_>>().join(" ") }
-        }),
-        column("STARTED", |item| instant(item, "started_at")),
+        less(3, column("WAITS FOR", |item| text(item, "waiting_for"))),
+        less(2, moment("SINCE", |item| instant(item, "since"))),
+        less(
+            4,
+            column("STEPS", |item| {
+                let steps = item.get("steps").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                if steps.is_empty() { "-".into() } else { steps.iter().map(plain).collect::<Vec<_>>().join(" ") }
+            }),
+        ),
+        moment("STARTED", |item| instant(item, "started_at")),
         column("ERROR", |item| match item.get("code").and_then(Value::as_str) {
             Some(_) => format!("{}: {}", text(item, "code"), text(item, "reason")),
             None => "-".into(),

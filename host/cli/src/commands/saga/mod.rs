@@ -42,10 +42,23 @@ pub enum Saga {
     /// One saga: its steps as a tree, with errors, inputs, outputs and what it waits for
     Show(show::Show),
     /// Begin nothing new until resumed; calls under way end
+    #[command(after_help = "Examples:\n  \
+        waybill saga pause order-17 --reason 'the warehouse is closed'\n  \
+        waybill saga pause --filter 'definition=order' --dry-run\n\n\
+        A saga is paused with all its sub-sagas.")]
     Pause(pause::Reasoned),
     /// Go on
+    #[command(after_help = "Examples:\n  \
+        waybill saga resume order-17 order-18\n  \
+        waybill saga resume --filter 'definition=order state=paused' --yes\n\n\
+        A saga is resumed with all its sub-sagas.")]
     Resume(pause::Reasoned),
     /// Compensate what was done, and end
+    #[command(after_help = "Examples:\n  \
+        waybill saga cancel order-17 --reason 'the customer withdrew'\n  \
+        waybill saga cancel --filter 'definition=order state=running' --dry-run\n  \
+        waybill saga cancel --filter 'definition=order state=running' --yes\n\n\
+        A saga is cancelled with all its sub-sagas.")]
     Cancel(pause::Reasoned),
     /// End as it is, with nothing compensated
     Kill(kill::Kill),
@@ -59,7 +72,7 @@ pub enum Saga {
     Reject(approve::Approval),
     /// Make links by which a person without a token approves or rejects
     Link(link::Link),
-    /// Accept a stuck compensation as it is
+    /// End a stuck saga as it is: what its other steps did stays done
     Accept(accept::Accept),
     /// Send a signal
     Signal(signal::Signal),

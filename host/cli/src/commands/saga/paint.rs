@@ -61,7 +61,7 @@ pub(super) fn state_paint(state: SagaState) -> Paint {
 pub(super) fn step_words(step: &StepView) -> (&'static str, &'static str, Paint) {
     let back = step.direction == Some(StepDirection::Compensate);
     match step.state {
-        StepState::Ready => ("○", "ready", Paint::Faint),
+        StepState::Ready => ("○", "not begun", Paint::Faint),
         StepState::InFlight if back => ("●", "compensating", Paint::Busy),
         StepState::InFlight => ("●", "in flight", Paint::Busy),
         StepState::Succeeded => ("✓", "succeeded", Paint::Good),

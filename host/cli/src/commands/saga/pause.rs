@@ -8,12 +8,6 @@ use crate::exit::CliError;
 
 /// An act that takes nothing but a reason.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    waybill saga pause order-17 --reason 'the warehouse is closed'\n  \
-    waybill saga resume order-17 order-18\n  \
-    waybill saga cancel --filter 'definition=order state=running' --dry-run\n  \
-    waybill saga cancel --filter 'definition=order state=running' --yes\n\n\
-    They concern a saga with all its sub-sagas.")]
 pub struct Reasoned {
     /// Which.
     #[command(flatten)]

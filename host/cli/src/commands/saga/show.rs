@@ -14,7 +14,7 @@ use crate::args::IdArgs;
 use crate::client::Answer;
 use crate::commands::{Context, lists, requests};
 use crate::exit::CliError;
-use crate::output::{self, Format, number, safe};
+use crate::output::{self, Format, Head, number, safe};
 
 /// Which saga, and how much of it.
 #[derive(Debug, Args)]
@@ -121,8 +121,9 @@ fn paused(saga: &SagaView) -> Option<String> {
 fn happened(context: &mut Context<'_>, saga: &SagaView) -> Result<(), CliError> {
     let history = saga.history.as_deref().unwrap_or_default();
     context.term.line("")?;
-    let rows = history.iter().map(|event| cells(event, &saga.id)).collect();
-    output::table(context.term, &["AT", "STEP", "WHAT", "BY"], rows)?;
+    let rows: Vec<_> = history.iter().map(|event| cells(event, &saga.id)).collect();
+    let heads = [Head::whole("AT"), Head::cut("STEP"), Head::prose("WHAT"), Head::cut("BY").less(1)];
+    output::table(context.term, &heads, &rows)?;
     if let Some(dropped) = saga.history_dropped.filter(|dropped| *dropped > 0) {
         let events = number(u64::from(dropped), "event", "events");
         context.term.say(&format!("{events} in the middle of this history aren't kept"));

@@ -11,7 +11,8 @@ use crate::exit::CliError;
 /// Leaves a step out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    waybill saga skip order-17 --step notify --reason 'the customer was called'\n\n\
+    waybill saga skip order-17 --step notify --reason 'the customer was called'\n  \
+    waybill saga skip order-17 --step charge --reason 'refunded by hand'        a stuck compensation: the others are undone\n\n\
     One that isn't begun or waits counts as done, with no output; a stuck compensation as undone.")]
 pub struct Skip {
     /// Which.

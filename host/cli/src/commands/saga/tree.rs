@@ -5,7 +5,7 @@ use waybill_api::saga_node::{SagaNodeView, StepView};
 
 use super::paint::{Paint, at, between, state_paint, state_word, step_words};
 use super::step::details;
-use crate::output::safe;
+use crate::output::{cut, safe};
 
 /// Longest text of one line where nothing else bounds it; all of it is left to `-o json`.
 const LINE_MAX: usize = 2_000;
@@ -150,12 +150,12 @@ impl Drawing {
     }
 }
 
+/// How often the way that it goes, or went last, was tried. Which of them failed its mark and its error say.
 fn attempts(step: &StepView) -> String {
-    let failed = if step.failures > 0 { format!(" ({} failed)", step.failures) } else { String::new() };
-    let word = if step.attempts == 1 { "attempt" } else { "attempts" };
     match step.attempts {
         0 => String::new(),
-        count => format!("{count} {word}{failed}"),
+        1 => "1 attempt".to_owned(),
+        count => format!("{count} attempts"),
     }
 }
 
@@ -164,25 +164,10 @@ pub(super) fn one_line(json: &RawValue) -> String {
     safe(json.get())
 }
 
-/// The text, or as much of it as there is room for.
-fn cut(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
-        return text.to_owned();
-    }
-    text.chars().take(room.saturating_sub(1)).chain(std::iter::once('…')).collect()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn what_is_too_long_is_cut_with_a_mark() {
-        assert_eq!(cut("abc", 3), "abc");
-        assert_eq!(cut("abcd", 3), "ab…");
-        assert_eq!(cut("ä", 0), "…");
-    }
 
     #[test]
     fn colours_are_left_out_where_they_may_not_be() {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::Context;
-use super::json::{raw_json, raw_text};
+use super::json::{self, raw_json, raw_text};
 use crate::args::pair;
 use crate::exit::CliError;
 use annotations::AnnotationArgs;
@@ -24,13 +24,14 @@ use sender::Sender;
     waybill send --topic bus:orders.created --key order-17 --header source=shop --payload '{\"order\":17}'\n  \
     waybill send --file orders.jsonl                   message objects, one a line\n  \
     produce | waybill send -                           the same from stdin\n  \
+    waybill send --topic bus:orders.created --payload @order.json --expires-at 1h\n  \
     waybill send --topic bus:files --raw --content-type image/png --file logo.png\n\n\
     Lines are sent in groups; each group is committed as a whole and answered with its ids. A bad line ends it: groups \
     before it stay committed, and the exit code is then 7. Give messages ids of your own, or --idempotency-key, if you \
     want to send the same file twice without doubling it.")]
 pub struct Send {
     /// `-` for message objects from stdin, one a line
-    #[arg(value_name = "-", value_parser = ["-"])]
+    #[arg(value_name = "-", value_parser = only_stdin)]
     pub stdin: Option<String>,
     /// http:URL, bus:SUBJECT or custom:NAME; for lines: the default for lines without a topic
     #[arg(long)]
@@ -53,14 +54,20 @@ pub struct Send {
     /// Not before this instant (RFC 3339), or after this time (e.g. 10m)
     #[arg(long, value_name = "WHEN")]
     pub not_before: Option<String>,
+    /// Of no use after this instant (RFC 3339), or after this time (e.g. 10m)
+    #[arg(long, value_name = "WHEN")]
+    pub expires_at: Option<String>,
+    /// When it happened (RFC 3339) [default: now]
+    #[arg(long, value_name = "WHEN")]
+    pub occurred_at: Option<String>,
     /// Event type
     #[arg(long)]
     pub event_type: Option<String>,
     /// A flag for each optional text
     #[command(flatten)]
     pub annotations: AnnotationArgs,
-    /// Payload as JSON
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["file", "stdin"])]
+    /// Payload as JSON; `@FILE` reads it from a file, `-` from stdin
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with_all = ["file", "stdin"])]
     pub payload: Option<String>,
     /// File with message objects, one a line
     #[arg(long, value_name = "FILE", conflicts_with = "stdin")]
@@ -80,7 +87,7 @@ pub(super) async fn run(args: &Send, context: &mut Context<'_>) -> Result<(), Cl
     let sent = match (&args.payload, &args.file, &args.stdin) {
         (Some(payload), _, _) => {
             let mut fields = defaults;
-            fields.insert("payload".into(), raw_json(payload.clone(), "--payload")?);
+            fields.insert("payload".into(), json::read(context.term, "--payload", payload)?);
             need_topic(&fields)?;
             sender.one(context, &fields).await
         }
@@ -131,20 +138,15 @@ fn defaults(args: &Send) -> Result<Fields, CliError> {
     for (annotation, text) in args.annotations.0.iter() {
         fields.insert(annotation.name().to_owned(), raw_text(text)?);
     }
-    if let Some(when) = &args.not_before {
-        let at = match when.parse::<Timestamp>() {
-            Ok(at) => at,
-            Err(_) => {
-                let after = humantime::parse_duration(when).map_err(|_| {
-                    CliError::usage(
-                        format!("--not-before {when:?} is neither an instant nor a time from now"),
-                        "write it like 2026-12-01T08:00:00Z, or like 10m",
-                    )
-                })?;
-                Timestamp::now() + after
-            }
-        };
-        fields.insert("not_before".to_owned(), raw_text(&format!("{at:.3}"))?);
+    let whens = [
+        ("not_before", "--not-before", &args.not_before),
+        ("expires_at", "--expires-at", &args.expires_at),
+        ("occurred_at", "--occurred-at", &args.occurred_at),
+    ];
+    for (name, flag, when) in whens {
+        if let Some(when) = when {
+            fields.insert(name.to_owned(), raw_text(&format!("{:.3}", instant(flag, when)?))?);
+        }
     }
     if !args.headers.is_empty() {
         let mut headers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -159,6 +161,30 @@ fn defaults(args: &Send) -> Result<Fields, CliError> {
         return Err(CliError::usage("--id can't be for many messages", "put \"id\" into each line"));
     }
     Ok(fields)
+}
+
+/// An instant, or a time from now.
+fn instant(flag: &str, when: &str) -> Result<Timestamp, CliError> {
+    if let Ok(at) = when.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    let after = humantime::parse_duration(when).map_err(|_| {
+        CliError::usage(
+            format!("{flag} {when:?} is neither an instant nor a time from now"),
+            "write it like 2026-12-01T08:00:00Z, or like 10m",
+        )
+    })?;
+    Timestamp::now().checked_add(after).map_err(|_| {
+        CliError::usage(format!("{flag} {when:?} is too far away"), "write it like 2026-12-01T08:00:00Z, or like 10m")
+    })
+}
+
+/// The one word that stands alone.
+fn only_stdin(word: &str) -> Result<String, String> {
+    match word {
+        "-" => Ok(word.to_owned()),
+        _ => Err("where it goes is named by --topic; a word alone can only be -, for lines from stdin".to_owned()),
+    }
 }
 
 fn need_topic(fields: &Fields) -> Result<(), CliError> {

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
+use waybill_core::seq_json::SeqJson;
 
 use crate::args::pair;
 use crate::client::Answer;
@@ -178,7 +179,7 @@ impl Done {
         let count = events.len() as u64;
         let mut body = json!({ "events": events });
         if let Some(members) = body.as_object_mut() {
-            members.extend(self.expected.map(|seq| ("expected_seq".to_owned(), seq.into())));
+            members.extend(self.expected.map(|seq| ("expected_seq".to_owned(), seq.to_string().into())));
             members.extend(args.tenant.as_deref().map(|tenant| ("tenant".to_owned(), tenant.into())));
         }
         let answer = context.client.post(&["v1", "streams", &args.name, "events"], &[], &body).await?;
@@ -191,7 +192,7 @@ impl Done {
         match list("seqs") {
             Some(seqs) => {
                 // The next request goes on behind this one.
-                let last = seqs.iter().filter_map(Value::as_u64).max();
+                let last = seqs.iter().filter_map(SeqJson::in_value).max();
                 self.expected = self.expected.and(last);
                 self.seqs.extend(seqs);
             }
@@ -211,7 +212,7 @@ impl Done {
                 _ => CliError::BrokeOff { cause: Box::new(cause), committed: what },
             });
         }
-        let seqs = self.seqs.iter().filter_map(Value::as_u64);
+        let seqs = self.seqs.iter().filter_map(SeqJson::in_value);
         let numbers = match (seqs.clone().min(), seqs.max()) {
             (Some(first), Some(last)) if first == last => format!(", number {first}"),
             (Some(first), Some(last)) => format!(", numbers {first} to {last}"),

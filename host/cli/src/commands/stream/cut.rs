@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use waybill_core::seq_json::SeqJson;
 
 use crate::client::Answer;
 use crate::commands::{Context, lists, requests};
@@ -90,7 +91,7 @@ async fn ask(cut: &Cut, which: &Which, context: &Context<'_>, dry_run: bool) -> 
     let answer = match cut {
         Cut::Front { before } => {
             let reason = which.reason.as_deref().unwrap_or_default();
-            let body = json!({ "before": before, "dry_run": dry_run, "reason": reason });
+            let body = json!({ "before": before.map(SeqJson), "dry_run": dry_run, "reason": reason });
             context.client.post(&["v1", "streams", &which.name, "purge"], &query, &body).await
         }
         Cut::All => {

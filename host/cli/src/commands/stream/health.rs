@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::output::{ago, number, size, text, words};
+use crate::output::{ago, number, size, words};
 
 /// The screen's lines: what is kept, what isn't numbered, who reads, how far relays are.
 pub(in crate::commands) fn rows(stats: &Value, relays: &[Value]) -> Vec<(String, String)> {
@@ -25,10 +25,13 @@ fn count(item: &Value, name: &str) -> u64 {
 
 fn kept(stats: &Value) -> String {
     let at_least = if stats.get("more") == Some(&Value::Bool(true)) { "at least " } else { "" };
+    let tenants = stats.get("tenants").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let names: Vec<&str> = tenants.iter().filter_map(Value::as_str).collect();
     format!(
-        "{at_least}{} of tenant {}: {} kept, {} in all since they began",
+        "{at_least}{} of {} {}: {} kept, {} in all since they began",
         number(count(stats, "streams"), "stream", "streams"),
-        text(stats, "tenant"),
+        if names.len() == 1 { "tenant" } else { "tenants" },
+        names.join(", "),
         number(count(stats, "events"), "event", "events"),
         size(count(stats, "bytes")),
     )
@@ -92,12 +95,15 @@ mod tests {
     fn what_is_well_takes_a_line_and_what_isnt_says_what_holds_it() {
         assert!(rows(&Value::Null, &[]).is_empty());
         let host = json!({ "owned": 1, "shards": 1, "waiting": 0, "door_rows": 0, "readers": 0, "lagged": 0 });
-        let stats = json!({ "tenant": "acme", "streams": 1, "more": true, "events": 2, "bytes": 3, "host": host });
+        let stats = json!({ "tenants": ["acme"], "streams": 1, "more": true, "events": 2, "bytes": 3, "host": host });
         let well = json!({ "state": "running", "reason": null, "streams_behind": 0, "lag_events": 0, "lag_ms": null });
         let told = rows(&stats, std::slice::from_ref(&well));
         let kept = "at least 1 stream of tenant acme: 2 events kept, 3 bytes in all since they began";
         let row = |name: &str, told: &str| (name.to_owned(), told.to_owned());
         assert_eq!(told, [row("streams", kept), row("relays", "0 of 1 behind")]);
+        let several = json!({ "tenants": ["acme", "other"], "streams": 2, "more": false, "events": 2, "bytes": 3 });
+        let kept = "2 streams of tenants acme, other: 2 events kept, 3 bytes in all since they began";
+        assert_eq!(rows(&several, &[]), [row("streams", kept)]);
         let late = |state: &str, reason: Value| json!({ "state": state, "reason": reason, "streams_behind": 1, "lag_events": 1, "lag_ms": 61_000 });
         let relays = [
             well,

@@ -8,11 +8,12 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::wire::EnvelopeJson;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, number, text, words};
+use crate::output::{self, Format, View, column, less, number, text, whole, words};
 
 /// Events of one request.
 const PART_EVENTS: usize = 500;
@@ -47,8 +48,8 @@ pub struct Import {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("STREAM", |item| text(item, "stream")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("STREAM", |item| text(item, "stream")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("EVENTS", |item| words(item, "events")),
         column("LAST", |item| words(item, "last_seq")),
     ],
@@ -107,7 +108,7 @@ pub(super) async fn run(args: &Import, context: &mut Context<'_>) -> Result<(), 
         .iter()
         .map(|((tenant, stream), part)| {
             let tenant = tenant.as_deref().or(args.tenant.as_deref());
-            json!({ "stream": stream, "tenant": tenant, "events": part.count, "last_seq": part.last })
+            json!({ "stream": stream, "tenant": tenant, "events": part.count, "last_seq": SeqJson(part.last) })
         })
         .collect();
     let count = parts.of_streams.values().map(|part| part.count).sum();
@@ -173,12 +174,12 @@ impl Parts {
         let which = (envelope.tenant.as_deref().map(str::to_owned), envelope.stream.to_string());
         let part = self.of_streams.entry(which.clone()).or_default();
         // Where the first one belongs only the host knows: an import that broke off goes on behind what is there.
-        let next = if part.count == 0 { envelope.seq.max(1) } else { part.last.saturating_add(1) };
-        if envelope.seq < next {
-            let cause = format!("{} has seq {} here, where {next} comes next, or a later one", which.1, envelope.seq);
-            return Err(wrong(cause));
+        let seq = u64::from(envelope.seq);
+        let next = if part.count == 0 { seq.max(1) } else { part.last.saturating_add(1) };
+        if seq < next {
+            return Err(wrong(format!("{} has seq {seq} here, where {next} comes next, or a later one", which.1)));
         }
-        (part.count, part.last) = (part.count + 1, envelope.seq);
+        (part.count, part.last) = (part.count + 1, seq);
         if args.dry_run {
             return Ok(None);
         }
@@ -211,7 +212,7 @@ impl Parts {
         let query = lists::tenant_query(tenant.as_deref().or(args.tenant.as_deref()));
         let path = ["v1", "streams", name.as_str(), "import"];
         let answer = context.client.post_bytes(&path, &query, "application/json", body).await?;
-        answer.need("last_seq", Value::as_u64)?;
+        answer.need("last_seq", SeqJson::in_value)?;
         if let Some(note) = answer.body.get("note").and_then(Value::as_str) {
             part.note = Some(note.to_owned());
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::args::ListArgs;
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{View, column, size, text, words};
+use crate::output::{View, column, less, size, text, whole, words};
 
 /// Which streams, and how many.
 #[derive(Debug, Args)]
@@ -29,8 +29,8 @@ pub struct List {
 
 const VIEW: View<'_> = View {
     columns: &[
-        column("STREAM", |item| text(item, "name")),
-        column("TENANT", |item| text(item, "tenant")),
+        whole("STREAM", |item| text(item, "name")),
+        less(1, column("TENANT", |item| text(item, "tenant"))),
         column("FIRST", |item| words(item, "first_seq")),
         column("LAST", |item| words(item, "last_seq")),
         column("BYTES", |item| item.get("bytes").and_then(Value::as_u64).map_or_else(|| "-".into(), size)),

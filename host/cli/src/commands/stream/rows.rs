@@ -3,19 +3,19 @@
 use serde_json::Value;
 
 use crate::exit::CliError;
-use crate::output::{Format, View, column, instant, safe, text, words};
+use crate::output::{Format, View, column, instant, less, moment, safe, text, whole, words};
 use crate::term::Term;
 
 pub(super) const VIEW: View<'_> = View {
     columns: &[
         column("STREAM", |item| text(item, "stream")),
-        column("SEQ", |item| words(item, "seq")),
-        column("AT", |item| instant(item, "ts_ms")),
+        whole("SEQ", |item| words(item, "seq")),
+        moment("AT", |item| instant(item, "ts_ms")),
         column("OP", |item| text(item, "op")),
-        column("TYPE", |item| text(item, "resource_type")),
-        column("ID", |item| text(item, "resource_id")),
-        column("NODE", |item| text(item, "node_uuid")),
-        column("EVENT", |item| text(item, "event_id")),
+        less(2, column("TYPE", |item| text(item, "resource_type"))),
+        less(1, column("ID", |item| text(item, "resource_id"))),
+        less(4, column("NODE", |item| text(item, "node_uuid"))),
+        less(3, whole("EVENT", |item| text(item, "event_id"))),
     ],
     id: |item| text(item, "event_id"),
     none: "there is no event",

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
+use waybill_core::seq_json::SeqJson;
 
 use crate::commands::{Context, lists, requests};
 use crate::exit::CliError;
@@ -25,7 +26,7 @@ pub(super) async fn run(args: &Show, context: &mut Context<'_>) -> Result<(), Cl
     let tenant = args.tenant.as_deref();
     let answer = context.client.get(&["v1", "streams", &args.name], &lists::tenant_query(tenant)).await;
     let answer = answer.map_err(|error| requests::with_tenant(error, tenant))?;
-    answer.need("last_seq", Value::as_u64)?;
+    answer.need("last_seq", SeqJson::in_value)?;
     let item = &answer.body;
     let mut rows: Vec<(String, String)> =
         ["name", "tenant"].iter().map(|name| ((*name).to_owned(), text(item, name))).collect();

@@ -15,12 +15,14 @@ mod store;
 mod stream;
 mod transport;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use waybill_core::limits::SchedulerLimits;
+use waybill_core::outbox::rates::Rate;
 
 use super::kinds::Set;
-use super::model::{DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
+use super::model::{AuditSettings, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
 use super::reader::Section;
 
 pub use consumer::{ReadConsumer, Tables, consumer};
@@ -45,6 +47,9 @@ const U32: u64 = u32::MAX as u64;
 /// Largest size a setting takes: no machine has more memory, and sums can't overflow.
 const SIZE_MAX: u64 = 1 << 44;
 
+/// Largest rate that a setting takes, in messages a second: more than a host sends.
+const RATE_MAX: u64 = 1_000_000;
+
 /// Most events of a stream that a setting counts.
 const EVENTS_MAX: u64 = 1_000_000_000_000;
 
@@ -67,9 +72,17 @@ pub fn dead(mut section: Section<'_, '_>) -> DeadSettings {
     DeadSettings { keep, on_dead: on_dead.unwrap_or(OnDead::FreeKey), alert_at }
 }
 
+pub fn audit(mut section: Section<'_, '_>) -> AuditSettings {
+    let messages = section.boolean("messages", true);
+    let keep = section.duration("keep", 90 * DAY, DAY);
+    section.done();
+    AuditSettings { messages, keep }
+}
+
 pub fn tenant(mut section: Section<'_, '_>) -> Option<(Set<String>, TenantSettings)> {
     let name = section.required_text("name", "a tenant", "\"acme\"");
     let weight = section.integer("weight", 1, 1..=1000);
+    let rate = rate(&mut section);
     if let Some(written) = &name
         && let Err(error) = waybill_core::ids::Tenant::new(&written.value)
     {
@@ -77,7 +90,25 @@ pub fn tenant(mut section: Section<'_, '_>) -> Option<(Set<String>, TenantSettin
     }
     section.done();
     let name = name?;
-    Some((name.clone(), TenantSettings { name: name.value, weight: u32_of(weight) }))
+    Some((name.clone(), TenantSettings { name: name.value, weight: u32_of(weight), rate }))
+}
+
+/// `rate` and `burst`: messages a second, and how many go at once after a pause.
+fn rate(section: &mut Section<'_, '_>) -> Option<Rate> {
+    let per_second = section.optional_integer("rate", 1..=RATE_MAX);
+    let burst = section.optional_integer("burst", 1..=RATE_MAX);
+    let number = |count: u64| NonZeroU32::new(u32_of(count));
+    match (per_second, burst) {
+        (Some(per_second), burst) => {
+            Some(Rate { per_second: number(per_second)?, burst: number(burst.unwrap_or(per_second))? })
+        }
+        (None, None) => None,
+        (None, Some(burst)) => {
+            let set = Set { value: burst, origin: section.at.clone() };
+            section.refuse("burst", &set, "it has no effect without rate".to_owned());
+            None
+        }
+    }
 }
 
 pub fn limits(mut section: Section<'_, '_>) -> LimitSettings {

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use waybill_core::backoff::RetryPolicy;
-use waybill_core::limits::{PAYLOAD_BYTES_MAX_DEFAULT, REQUEST_MESSAGES_MAX};
+use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
+use waybill_core::limits::{PAYLOAD_BYTES_MAX_DEFAULT, REQUEST_MESSAGES_MAX, RETRY_AFTER_MAX_DEFAULT};
 
+use super::transport::sha256;
 use super::{DAY, SECOND, U32, u32_of, usize_of};
 use crate::config::kinds::Set;
 use crate::config::model::{BackoffSettings, OutboxSettings};
 use crate::config::plugins::Known;
 use crate::config::reader::{Key, Section, same, times};
+
+/// What the retry policy is known by: the section that names its plugin.
+const POLICY: &str = "outbox.backoff";
 
 pub fn outbox(mut section: Section<'_, '_>, known: &Known<'_>) -> OutboxSettings {
     let max_attempts = section.integer(
@@ -39,7 +44,7 @@ pub fn outbox(mut section: Section<'_, '_>, known: &Known<'_>) -> OutboxSettings
         Duration::from_millis(10),
     );
     let send_timeout = section.duration("send_timeout", Duration::from_secs(30), Duration::from_millis(100));
-    let retry_after_max = section.duration("retry_after_max", Duration::from_secs(3600), Duration::ZERO);
+    let retry_after_max = section.duration("retry_after_max", RETRY_AFTER_MAX_DEFAULT, Duration::ZERO);
     let backoff = backoff(section.sub("backoff"), u32_of(max_attempts), known);
     section.done();
     OutboxSettings {
@@ -82,11 +87,21 @@ fn backoff(mut section: Section<'_, '_>, max_attempts: u32, known: &Known<'_>) -
         section.refuse("cap_ms", &set, format!("it is below base_ms = {base_ms}"));
     }
     let plugin = section.optional_text("plugin", "a bundled policy, or the path of a .wasm");
-    let config = section.document("config");
+    let component = EndpointSettings::new(POLICY);
+    let component = EndpointSettings {
+        sha256: sha256(&mut section),
+        watch: section.boolean("watch", component.watch),
+        config: section.document("config"),
+        policy: SlotPolicy {
+            probation: section.duration("probation", component.policy.probation, Duration::ZERO),
+            ..component.policy
+        },
+        ..component
+    };
     let source = plugin.and_then(|written| known.source(&mut section, &written));
     section.done();
     BackoffSettings {
         policy: RetryPolicy { max_attempts, base_ms, factor, jitter, cap_ms, floor_ms },
-        plugin: source.map(|source| (source, config)),
+        plugin: source.map(|plugin| EndpointSettings { plugin, ..component }),
     }
 }

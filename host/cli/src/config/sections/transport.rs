@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use waybill_core::endpoint::{EndpointSettings, Grants, LimitOverlay, ReloadPolicy, SlotPolicy};
+use waybill_core::endpoint::{EndpointSettings, Grants, LimitOverlay, MessageIds, ReloadPolicy, SlotPolicy};
 use waybill_core::limits::REQUEST_MESSAGES_MAX;
 use waybill_core::port::kv::KvQuota;
 use waybill_core::route::{Pattern, Route};
 
-use super::{DAY, SIZE_MAX, u32_of, usize_of};
+use super::{DAY, SIZE_MAX, rate, u32_of, usize_of};
 use crate::config::kinds::Set;
 use crate::config::plugins::Known;
 use crate::config::problem::{Origin, Problem};
@@ -26,10 +26,22 @@ pub fn transport(mut section: Section<'_, '_>, name: &str, plugins: &Known<'_>) 
         config: section.document("config"),
         grants: grants(&mut section, limits),
         provision: section.boolean("provision", normal.provision),
+        message_ids: message_ids(&mut section),
+        rate: rate(&mut section),
         ..normal
     };
     section.done();
     Some(EndpointSettings { plugin: plugin?, ..settings })
+}
+
+fn message_ids(section: &mut Section<'_, '_>) -> MessageIds {
+    let Some(written) = section.optional_text("message_id", "a template of ids, e.g. \"outbox-{id}\"") else {
+        return MessageIds::default();
+    };
+    MessageIds::parse(&written.value).unwrap_or_else(|cause| {
+        section.refuse("message_id", &written, cause);
+        MessageIds::default()
+    })
 }
 
 /// The bounds that an operator sets.
@@ -60,7 +72,7 @@ pub(super) fn memory(section: &mut Section<'_, '_>) -> Option<usize> {
 }
 
 /// How a new version of the plugin takes over.
-fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
+pub(super) fn policy(section: &mut Section<'_, '_>, normal: SlotPolicy) -> SlotPolicy {
     let orders = [("overlap", ReloadPolicy::Overlap), ("stop-start", ReloadPolicy::StopStart)];
     let reload = section.choice("reload", "overlap", &orders);
     let probation = section.duration("probation", normal.probation, Duration::ZERO);

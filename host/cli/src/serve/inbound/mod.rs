@@ -5,10 +5,12 @@
 //! | `opener` | a source's plugin, opened by whoever owns its home |
 //! | `watch` | plugin files that change |
 //! | `plugins` | plugins as operators know them, those of sources among them |
+//! | `parts` | which parts a configuration has |
 //! | `next` | what another configuration of a running host brings |
 
 mod next;
 mod opener;
+mod parts;
 mod plugins;
 mod watch;
 
@@ -24,17 +26,20 @@ use waybill_core::port::transport::ErrorKind;
 use waybill_engine::{
     ConsumerConfig, ConsumerTarget, DirectConfig, InboundConfig, InboundHomes, SourceConfig, TableConfig,
 };
-use waybill_sandbox::{EndpointSpec, Fleet, ForStart, HttpHandlerClient, SandboxError, TransportSpec, WasmTable};
+use waybill_sandbox::{
+    EndpointSpec, Fleet, ForStart, HttpHandlerClient, SandboxError, TransportSpec, WasmTable, World,
+};
 use waybill_server::json::handled::ApiBodies;
 use waybill_store::SurrealStore;
 
 use super::compose::{self, host_name, of_sandbox};
-use crate::config::inbound::{Consumer, Direct, Dlq, Publish, Source, Target};
+use crate::config::inbound::{Consumer, Dlq, Publish, Source, Target};
 use crate::config::{Config, is_routed};
 use crate::exit::CliError;
 use crate::plugins::inbound::{PreparedHandler, PreparedSource, publisher};
 pub use next::{Begun, Running, next};
 use opener::ConfiguredSource;
+use parts::{Makes, Published};
 pub use plugins::HostPlugins;
 pub use watch::watch;
 
@@ -79,29 +84,42 @@ pub async fn inbound(
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
 ) -> Result<Inbound, CliError> {
-    let (mut pulled, mut tables, mut plugins) = (Vec::new(), Vec::new(), Vec::new());
-    for prepared in sources {
-        let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
-        match publisher(config, source).map(|consumer| (consumer, consumer.publish)) {
-            Some((consumer, Publish::Direct(direct))) => {
-                tables.push(Arc::new(table(config, source, consumer, direct, prepared, store).await?));
-            }
-            _ => {
-                let plugin = Arc::new(plugin_of(config, source, prepared, fleet, store));
-                plugins.push(Arc::clone(&plugin));
-                pulled.push(Arc::new(source_of(source, plugin)));
-            }
-        }
-    }
     for prepared in handlers {
         component(config, prepared, fleet, store).await?;
     }
-    let mut consumers = Vec::new();
-    for consumer in config.consumers.iter().filter(|consumer| consumer.publish == Publish::Stored) {
-        consumers.push(Arc::new(consumer_of(config, consumer, None, fleet)?));
+    parts::all(config, sources, store, Starting { config, fleet, store }).await
+}
+
+/// What a host does at its start: nothing is there yet.
+struct Starting<'a> {
+    config: &'a Config,
+    fleet: &'a Fleet,
+    store: &'a Arc<SurrealStore>,
+}
+
+impl Makes for Starting<'_> {
+    type Error = CliError;
+
+    async fn table(
+        &mut self,
+        published: Published<'_>,
+        prepared: PreparedSource,
+    ) -> Result<Arc<TableConfig>, CliError> {
+        table(self.config, published, prepared, self.store).await.map(Arc::new)
     }
-    let inbox = inbox_of(config, pulled, consumers, store);
-    Ok(Inbound { inbox: Arc::new(inbox), direct: direct_of(tables, store), plugins })
+
+    async fn source(
+        &mut self,
+        source: &Source,
+        prepared: PreparedSource,
+    ) -> Result<(Arc<SourceConfig>, Arc<ConfiguredSource>), CliError> {
+        let plugin = Arc::new(plugin_of(self.config, source, prepared, self.fleet, self.store));
+        Ok((Arc::new(source_of(source, Arc::clone(&plugin))), plugin))
+    }
+
+    fn consumer(&mut self, consumer: &Consumer) -> Result<Arc<ConsumerConfig>, CliError> {
+        consumer_of(self.config, consumer, None, self.fleet).map(Arc::new)
+    }
 }
 
 /// Where all lives that a configuration receives.
@@ -266,7 +284,7 @@ pub async fn component(
     if let Err(error) = opened {
         if is_for_good(&error) {
             handler.close(CLOSE_TIMEOUT).await;
-            fleet.remove_handler(consumer.as_str());
+            fleet.remove(World::Handler, consumer.as_str());
             return Err(of_sandbox(&error));
         }
         tracing::warn!(%consumer, code = error.code().as_str(), %error, "a handler isn't open yet: its messages wait while it is tried again");
@@ -277,13 +295,12 @@ pub async fn component(
 /// Starts a table. One whose database doesn't answer is kept and tried again.
 async fn table(
     config: &Config,
-    source: &Source,
-    consumer: &Consumer,
-    direct: Direct,
+    published: Published<'_>,
     prepared: PreparedSource,
     store: &Arc<SurrealStore>,
 ) -> Result<TableConfig, CliError> {
     use waybill_core::port::table::Table as _;
+    let Published { source, consumer, direct } = published;
     let idle_pause = poll_every(&prepared.settings.config).unwrap_or(POLL_EVERY_DEFAULT);
     let claims = direct.lanes.div_ceil(prepared.settings.instances.max(1));
     let limits =

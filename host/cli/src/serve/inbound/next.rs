@@ -8,15 +8,14 @@ use waybill_core::port::handler::Handler as _;
 use waybill_core::port::table::Table;
 use waybill_core::port::transport::Health;
 use waybill_engine::{ConsumerConfig, ConsumerTarget, SourceConfig, TableConfig};
-use waybill_sandbox::{Fleet, SwapError};
+use waybill_sandbox::{Fleet, SwapError, World};
 use waybill_store::SurrealStore;
 
 use super::opener::ConfiguredSource;
-use super::{
-    CLOSE_TIMEOUT, Inbound, consumer_of, direct_of, dlq_subject, inbox_of, is_for_good, plugin_of, source_of, table,
-};
+use super::parts::{self, Makes, Published};
+use super::{CLOSE_TIMEOUT, Inbound, consumer_of, dlq_subject, is_for_good, plugin_of, source_of, table};
 use crate::config::Config;
-use crate::config::inbound::{Consumer, Direct, Publish, Source};
+use crate::config::inbound::{Consumer, Source};
 use crate::exit::CliError;
 use crate::plugins::inbound::{PreparedSource, publisher};
 use crate::serve::reload::{of_cli, of_swap};
@@ -36,7 +35,7 @@ impl Begun {
             if let Some(handler) = fleet.handler(&name) {
                 handler.close(CLOSE_TIMEOUT).await;
             }
-            fleet.remove_handler(&name);
+            fleet.remove(World::Handler, &name);
         }
         for table in self.tables {
             table.close(CLOSE_TIMEOUT).await;
@@ -60,36 +59,39 @@ pub async fn next(
     sources: Vec<PreparedSource>,
     begun: &mut Begun,
 ) -> Result<Inbound, ReloadRefused> {
-    let (mut pulled, mut tables, mut plugins) = (Vec::new(), Vec::new(), Vec::new());
-    for prepared in sources {
-        let Some(source) = config.sources.iter().find(|source| source.name == prepared.name) else { continue };
-        match publisher(config, source).map(|consumer| (consumer, consumer.publish)) {
-            Some((consumer, Publish::Direct(direct))) => {
-                let published = Published { source, consumer, direct };
-                let table = running.table(config, published, prepared, begun).await;
-                tables.push(table.map_err(|error| of_cli(&error))?);
-            }
-            _ => {
-                let (one, plugin) = running.source(config, source, prepared).await?;
-                plugins.push(plugin);
-                pulled.push(one);
-            }
-        }
-    }
-    let mut consumers = Vec::new();
-    for consumer in config.consumers.iter().filter(|consumer| consumer.publish == Publish::Stored) {
-        consumers.push(running.consumer(config, consumer).map_err(|error| of_cli(&error))?);
-    }
-    let inbox = inbox_of(config, pulled, consumers, running.store);
-    Ok(Inbound { inbox: Arc::new(inbox), direct: direct_of(tables, running.store), plugins })
+    parts::all(config, sources, running.store, Following { running, config, begun }).await
 }
 
-/// A source whose table is published directly.
-#[derive(Clone, Copy)]
-struct Published<'a> {
-    source: &'a Source,
-    consumer: &'a Consumer,
-    direct: Direct,
+/// What is in force stays where it is the same.
+struct Following<'a> {
+    running: Running<'a>,
+    config: &'a Config,
+    begun: &'a mut Begun,
+}
+
+impl Makes for Following<'_> {
+    type Error = ReloadRefused;
+
+    async fn table(
+        &mut self,
+        published: Published<'_>,
+        prepared: PreparedSource,
+    ) -> Result<Arc<TableConfig>, ReloadRefused> {
+        let table = self.running.table(self.config, published, prepared, self.begun).await;
+        table.map_err(|error| of_cli(&error))
+    }
+
+    async fn source(
+        &mut self,
+        source: &Source,
+        prepared: PreparedSource,
+    ) -> Result<(Arc<SourceConfig>, Arc<ConfiguredSource>), ReloadRefused> {
+        self.running.source(self.config, source, prepared).await
+    }
+
+    fn consumer(&mut self, consumer: &Consumer) -> Result<Arc<ConsumerConfig>, ReloadRefused> {
+        self.running.consumer(self.config, consumer).map_err(|error| of_cli(&error))
+    }
 }
 
 impl Running<'_> {
@@ -132,7 +134,7 @@ impl Running<'_> {
         prepared: PreparedSource,
         begun: &mut Begun,
     ) -> Result<Arc<TableConfig>, CliError> {
-        let Published { source, consumer, direct } = published;
+        let Published { source, consumer, .. } = published;
         let is_same = self.has(source)
             && publisher(self.config, source) == Some(consumer)
             && self.config.outbox.batch_bytes == config.outbox.batch_bytes;
@@ -140,7 +142,7 @@ impl Running<'_> {
         if let Some(known) = known.filter(|_| is_same) {
             return Ok(Arc::clone(known));
         }
-        let made = Arc::new(table(config, source, consumer, direct, prepared, self.store).await?);
+        let made = Arc::new(table(config, published, prepared, self.store).await?);
         begun.tables.push(Arc::clone(&made.table));
         Ok(made)
     }

@@ -1,11 +1,12 @@
-//! The plugins of a host as operators know them: those of transports and handlers, whose generations follow each other in the fleet, and
-//! as `source.NAME` those of sources, which are closed in good order and opened again.
+//! The plugins of a host as operators know them: those of transports, handlers, participants and the retry policy, whose generations follow
+//! each other in the fleet, and as `source.NAME` those of sources, which are closed in good order and opened again.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_api::plugins::{
-    Generation, PluginChanged, PluginReload, PluginService, PluginUpload, Plugins, TransportPlugin,
+    Generation, PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload, Plugins,
+    TransportPlugin,
 };
 use waybill_core::code::Code;
 use waybill_core::port::plugins::PluginsError;
@@ -89,6 +90,11 @@ impl PluginService for HostPlugins {
         plugins
     }
 
+    async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {
+        // Sources write into the same book.
+        PluginService::log(&self.fleet, name, asked).await
+    }
+
     async fn reload(&self, name: &str, asked: PluginReload, actor: &str) -> Result<PluginChanged, PluginsError> {
         match self.source(name)? {
             Some(source) => {
@@ -150,6 +156,7 @@ fn view(source: &ConfiguredSource) -> TransportPlugin {
         previous: None,
         probation: None,
         refused: None,
+        rolled_back: None,
         bad: Vec::new(),
         fallback: None,
     }

@@ -1,4 +1,4 @@
-//! Trying every changed and new transport, handler, source and table beside what serves, and making all of them live.
+//! Trying every changed and new transport, handler, participant, source and table beside what serves, and making all of them live.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use waybill_api::configuration::ReloadRefused;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
 use waybill_core::port::transport::Transport;
 use waybill_engine::{EngineConfig, SagaConfig};
-use waybill_sandbox::{Fleet, LoadedPlugin, StagedChange, SwapError, TransportSpec};
+use waybill_sandbox::{Fleet, LoadedPlugin, StagedChange, SwapError, TransportSpec, World};
 
-use super::{Host, diff, of_cli, of_swap};
+use super::{Host, diff, of_cli, of_swap, steps};
 use crate::config::Config;
 use crate::config::inbound::Target;
 use crate::plugins::inbound::{PreparedHandler, PreparedSource};
@@ -17,7 +17,7 @@ use crate::plugins::{Plugins, Prepared};
 use crate::serve::compose;
 use crate::serve::inbound::{self, Begun, CLOSE_TIMEOUT, Inbound, Running};
 
-/// A changed transport or handler that was tried.
+/// A change that was tried.
 struct Tried {
     slot: ChangedSlot,
     change: StagedChange,
@@ -27,36 +27,36 @@ struct Tried {
     stops_first: bool,
 }
 
-/// A changed transport or handler that is to be tried.
-struct Change {
-    slot: ChangedSlot,
-    spec: TransportSpec,
-    plugin: LoadedPlugin,
+/// A changed transport, handler, participant or retry policy that is to be tried.
+pub(super) struct Change {
+    pub slot: ChangedSlot,
+    pub spec: TransportSpec,
+    pub plugin: LoadedPlugin,
 }
 
-/// How a transport or handler served.
+/// How it served before it was changed.
 type Before = (TransportSpec, LoadedPlugin);
 
-/// Whose plugin or settings are changed, by name.
-enum ChangedSlot {
-    Transport(String),
-    Handler(String),
+/// Whose plugin or settings are changed.
+pub(super) struct ChangedSlot {
+    pub world: World,
+    pub name: String,
 }
 
 impl ChangedSlot {
     /// The section that configures it.
     fn section(&self) -> String {
-        match self {
-            Self::Transport(name) => format!("transport.{name}"),
-            Self::Handler(name) => format!("consumer.{name}"),
+        let name = &self.name;
+        match self.world {
+            World::Handler => format!("consumer.{name}"),
+            World::Backoff => name.clone(),
+            world => format!("{world}.{name}"),
         }
     }
 
     fn before(&self, fleet: &Fleet) -> Option<Before> {
-        match self {
-            Self::Transport(name) => fleet.spec(name).zip(fleet.slot(name).map(|slot| slot.plugin())),
-            Self::Handler(name) => fleet.handler_spec(name).zip(fleet.handler(name).map(|slot| slot.plugin())),
-        }
+        let slot = fleet.slot(self.world, &self.name);
+        fleet.spec(self.world, &self.name).zip(slot.map(|slot| slot.plugin()))
     }
 
     async fn stage(
@@ -66,10 +66,7 @@ impl ChangedSlot {
         plugin: LoadedPlugin,
         force: bool,
     ) -> Result<StagedChange, SwapError> {
-        match self {
-            Self::Transport(_) => fleet.stage(spec, plugin, force).await,
-            Self::Handler(_) => fleet.stage_handler(spec, plugin, force).await,
-        }
+        fleet.stage(self.world, spec, plugin, force).await
     }
 }
 
@@ -78,6 +75,8 @@ impl ChangedSlot {
 struct Trial {
     /// Transports that are new.
     added: Vec<String>,
+    /// Participants, and the retry policy, that are new.
+    steps: steps::Begun,
     /// Handlers and tables that are new.
     begun: Begun,
 }
@@ -87,6 +86,7 @@ impl Trial {
         for name in self.added {
             give_up(host, &name).await;
         }
+        self.steps.give_up(&host.fleet).await;
         self.begun.give_up(&host.fleet).await;
     }
 }
@@ -100,15 +100,14 @@ pub(super) async fn apply(
     prepared: Plugins,
     transports: &diff::Transports,
 ) -> Result<(), ReloadRefused> {
-    let Plugins { transports: prepared, backoff, sources, handlers, .. } = prepared;
-    let policy = match backoff {
-        Some(backoff) => Some(compose::retry_policy(backoff).await.map_err(|error| of_cli(&error))?),
-        None => None,
-    };
+    let Plugins { transports: prepared, participants, backoff, sources, handlers } = prepared;
     let mut trial = Trial::default();
     let result = async {
         let mut changes = start_transports(host, next, prepared, transports, &mut trial).await?;
         changes.extend(start_handlers(host, (running, next), handlers, &mut trial).await?);
+        steps::may_go(host, (running, next)).await?;
+        changes.extend(steps::start_participants(host, running, participants, &mut trial.steps).await?);
+        changes.extend(steps::start_policy(host, running, backoff, &mut trial.steps).await?);
         let mut tried = try_all(host, changes).await?;
         let inbound = try_inbound(host, (running, next), sources, &mut trial).await?;
         // Those that may still fail go first, while going back costs nothing.
@@ -124,22 +123,23 @@ pub(super) async fn apply(
             return Err(refused);
         }
     };
-    let slots = next.transports.iter().filter_map(|settings| host.fleet.slot(&settings.name));
+    let slots = next.transports.iter().filter_map(|settings| host.fleet.slot(World::Transport, &settings.name));
     let slots: Vec<Arc<dyn Transport>> = slots.map(|slot| Arc::new(slot) as _).collect();
-    let config = compose::engine_config(next, &host.store, slots, policy);
+    let config = compose::engine_config(next, &host.store, slots, steps::policy(&host.fleet, next));
     // Before the engine goes by it: what it has no more is held by nobody else then.
     host.inbound.set(inbound.clone());
     let Inbound { inbox, direct, .. } = inbound;
     host.engine.reconfigure(EngineConfig { sagas, inbound: inbox, direct, ..config }).await;
     set_drain_times(host, (running, next)).await;
+    steps::put_in_force(host, (running, next)).await;
     for name in &transports.removed {
         // The engine closes it when its calls have ended.
-        host.fleet.remove(name);
+        host.fleet.remove(World::Transport, name);
     }
     for consumer in running.consumers.iter().map(|consumer| consumer.name.as_str()) {
         if component_of(running, consumer).is_some() && component_of(next, consumer).is_none() {
             // So it does with a handler.
-            host.fleet.remove_handler(consumer);
+            host.fleet.remove(World::Handler, consumer);
         }
     }
     Ok(())
@@ -161,7 +161,8 @@ async fn start_transports(
             trial.added.push(name);
         } else if transports.changed.contains(&name) {
             let (spec, loaded) = compose::spec(next, prepared, &host.store);
-            changes.push(Change { slot: ChangedSlot::Transport(name), spec, plugin: loaded.plugin });
+            let slot = ChangedSlot { world: World::Transport, name };
+            changes.push(Change { slot, spec, plugin: loaded.plugin });
         }
     }
     Ok(changes)
@@ -181,7 +182,8 @@ async fn start_handlers(
             Some(before) if before.goes_on_as(&prepared.settings) => {}
             Some(_) => {
                 let (spec, loaded) = inbound::handler_spec(next, prepared, &host.store);
-                changes.push(Change { slot: ChangedSlot::Handler(name), spec, plugin: loaded.plugin });
+                let slot = ChangedSlot { world: World::Handler, name };
+                changes.push(Change { slot, spec, plugin: loaded.plugin });
             }
             None => {
                 let started = inbound::component(next, prepared, &host.fleet, &host.store).await;
@@ -200,7 +202,7 @@ async fn set_drain_times(host: &Host, (running, next): (&Config, &Config)) {
         if let (Some(before), Some(now)) = (drain_timeout(running), drain_timeout(next))
             && before != now
         {
-            host.fleet.set_handler_drain_timeout(consumer, now).await;
+            host.fleet.set_drain_timeout(World::Handler, consumer, now).await;
         }
     }
 }
@@ -255,7 +257,7 @@ async fn swap_all(host: &Host, tried: Vec<Tried>) -> Result<(), ReloadRefused> {
     Ok(())
 }
 
-/// Has a transport or handler serve as it did before.
+/// Has it serve as it did before.
 async fn put_back(host: &Host, slot: &ChangedSlot, before: Option<Before>) {
     let Some((spec, plugin)) = before else { return };
     let back = match slot.stage(&host.fleet, spec, plugin, true).await {
@@ -269,8 +271,8 @@ async fn put_back(host: &Host, slot: &ChangedSlot, before: Option<Before>) {
 }
 
 async fn give_up(host: &Host, name: &str) {
-    if let Some(slot) = host.fleet.slot(name) {
+    if let Some(slot) = host.fleet.slot(World::Transport, name) {
         slot.close(CLOSE_TIMEOUT).await;
     }
-    host.fleet.remove(name);
+    host.fleet.remove(World::Transport, name);
 }

@@ -13,6 +13,7 @@ use crate::config::reader::Shown;
 /// a bracket.
 const LIVE: &[&str] = &[
     "transport.",
+    "participant.",
     "source.",
     "consumer.",
     "inbox.dedup_window",
@@ -28,6 +29,7 @@ const LIVE: &[&str] = &[
     "outbox.retry_after_max",
     "outbox.backoff",
     "outbox.backoff.",
+    "audit.keep",
     "dead.keep",
     "dead.alert_at",
     "idempotency.",
@@ -158,6 +160,7 @@ mod tests {
     fn a_key_is_live_as_a_whole_or_below_a_live_section() {
         for (key, expected) in [
             ("transport.orders.config.servers", Effect::Now),
+            ("participant.orders.plugin", Effect::Now),
             ("tenant[0].weight", Effect::Now),
             ("source.shop.window", Effect::Now),
             ("consumer.ship.backoff.base_ms", Effect::Now),
@@ -181,6 +184,8 @@ mod tests {
             ("outbox.batches", Effect::Restart),
             ("outbox.owner_ttl", Effect::Restart),
             ("outbox.max_payload_bytes", Effect::Restart),
+            ("audit.keep", Effect::Now),
+            ("audit.messages", Effect::Restart),
             ("dead.on_dead", Effect::Restart),
             ("store.url", Effect::Restart),
             ("auth.token[0].name", Effect::Restart),

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `diff` | what differs, and when it counts |
 //! | `apply` | trying transports, handlers and sources, and making them live |
+//! | `steps` | the same of participants and of the retry policy |
 //! | `watch` | a file that changes |
 //!
 //! Until everything has been tried nothing has changed. What needs a restart is named in the answer and stays pending: the
@@ -16,6 +17,7 @@
 
 mod apply;
 mod diff;
+mod steps;
 mod watch;
 
 use std::collections::HashSet;
@@ -30,7 +32,7 @@ use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Re
 use waybill_core::code::Code;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_engine::{Engine, Refusal};
+use waybill_engine::{Engine, Participants, Refusal};
 use waybill_sandbox::{Fleet, SwapError};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
@@ -57,6 +59,8 @@ pub struct Host {
     pub engine: Arc<Engine>,
     /// Sources, consumers and tables, as they are in force.
     pub inbound: InForce,
+    /// What `fn:` steps of sagas are called through.
+    pub participants: Arc<Participants>,
     pub store: Arc<SurrealStore>,
     /// Where reloads are noted.
     pub trail: Arc<dyn TransactStore>,
@@ -99,10 +103,12 @@ impl Reloader {
                 false
             }
             Err(refused) => {
+                // A log entry is one line, whatever its fields are.
+                let why = refused.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; ");
                 tracing::error!(
                     because,
                     code = Code::CONFIG_RELOAD_REFUSED.as_str(),
-                    "the configuration before stays in force: {refused}"
+                    "the configuration before stays in force: {why}"
                 );
                 refused.retryable
             }
@@ -242,7 +248,9 @@ fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
     live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
 }
 
+/// Errors of this program begin with their code, which the refusal has besides.
 fn refused(code: Code, message: String, retryable: bool) -> ReloadRefused {
+    let message = message.strip_prefix(&format!("{code}: ")).map(str::to_owned).unwrap_or(message);
     ReloadRefused { code: code.into(), message, retryable }
 }
 

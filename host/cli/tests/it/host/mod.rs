@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use waybill_api::InboundService;
+use waybill_core::audit::AuditQuery;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::Tenant;
 use waybill_core::port::service::streams::StreamService;
@@ -108,7 +109,7 @@ impl TestHost {
                 });
                 let memory = Arc::new(memory.await);
                 setup(&memory).await;
-                let before = memory.outbox.audit(None, 1_000).await.unwrap().len();
+                let before = memory.outbox.audit(&AuditQuery::default(), None, 1_000).await.unwrap().items.len();
                 tokio::time::resume();
                 let listener =
                     bind(SocketAddr::from(([127, 0, 0, 1], 0)), auth.is_some(), &Encryption::None).await.unwrap();
@@ -135,7 +136,8 @@ impl TestHost {
     /// What was done since it serves, as the audit trail has it, oldest first: `KIND TENANT/OBJECT REASON`. What the host did of
     /// itself is left out.
     pub fn acts(&self) -> Vec<String> {
-        let mut events = self.ask(async |host| host.outbox.audit(None, 1_000).await.unwrap());
+        let mut events =
+            self.ask(async |host| host.outbox.audit(&AuditQuery::default(), None, 1_000).await.unwrap().items);
         events.truncate(events.len() - self.before);
         let told = events.iter().rev().filter(|event| event.actor != "host").map(|event| {
             let tenant = event.tenant.as_ref().map_or(String::new(), |tenant| format!("{tenant}/"));

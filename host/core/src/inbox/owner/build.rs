@@ -23,6 +23,19 @@ impl InboxOwner {
             return None;
         }
         self.expire_orphans(now);
+        let alone = self.next_alone();
+        // In turn: neither waits for more than one commit of the other.
+        let was_alone = std::mem::take(&mut self.was_alone);
+        let first = alone.filter(|_| !was_alone);
+        let commit = self.draft(now, nonce, first);
+        if commit.is_some() || first == alone {
+            return commit;
+        }
+        self.draft(now, nonce, alone)
+    }
+
+    /// A commit of all that waits, or of one message alone.
+    fn draft(&mut self, now: Now, nonce: u64, alone: Option<Seq>) -> Option<InboxCommit> {
         let mut record = self.record.clone();
         (record.beat, record.nonce) = (record.beat + 1, nonce);
         // Whole milliseconds count now, the rest with the next commit: at a thousand commits a second it would be most of the time.
@@ -39,26 +52,31 @@ impl InboxOwner {
         work |= self.is_news(&suspicion);
         record.suspicion = suspicion;
         let mut draft = Draft::new(record, self.config.shards);
-        let outcomes = self.draft_outcomes(&mut draft, now);
-        let mut within: BTreeSet<Seq> = outcomes.iter().map(|(seq, ..)| *seq).collect();
-        let stored = self.draft_rows(&mut draft, &within);
-        within.extend(&stored);
-        let taken = self.draft_takes(&mut draft, &within);
-        let (replays, purged) = self.draft_requests(&mut draft);
+        let seqs = self.next_outcomes(alone);
+        let outcomes = self.draft_outcomes(&mut draft, seqs, now);
+        let (mut stored, mut taken, mut replays, mut purged) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        if alone.is_none() {
+            let mut within: BTreeSet<Seq> = outcomes.iter().map(|(seq, ..)| *seq).collect();
+            stored = self.draft_rows(&mut draft, &within);
+            within.extend(&stored);
+            taken = self.draft_takes(&mut draft, &within);
+            (replays, purged) = self.draft_requests(&mut draft);
+        }
         work |= !(outcomes.is_empty() && stored.is_empty() && taken.is_empty());
         work |= !(replays.is_empty() && purged.is_empty());
         if !work {
             return None;
         }
         draft.record.last = self.last;
-        let rows = std::mem::take(&mut draft.rows);
+        self.was_alone = alone.is_some();
+        let (rows, appends) = (std::mem::take(&mut draft.rows), std::mem::take(&mut draft.appends));
         self.contexts.change(&rows, false);
         draft.record.contexts = self.contexts.counts();
         let expect = (self.record.token, self.record.beat);
         let (commit, record) = draft.finish(self.config.shard, expect);
         let begun = self.accounted_at + owned;
-        self.flight =
-            Some(Flight { record, outcomes, stored, taken, replays, purged, rows, begun, barriers: Vec::new() });
+        let barriers = Vec::new();
+        self.flight = Some(Flight { record, outcomes, stored, taken, replays, purged, rows, appends, begun, barriers });
         Some(commit)
     }
 
@@ -90,11 +108,11 @@ impl InboxOwner {
         }
     }
 
-    fn draft_outcomes(&mut self, draft: &mut Draft, now: Now) -> Vec<(Seq, Decision, Outcome)> {
-        let seqs: Vec<Seq> = self.decided.iter().take(self.outcomes_max).copied().collect();
+    fn draft_outcomes(&mut self, draft: &mut Draft, seqs: Vec<Seq>, now: Now) -> Vec<(Seq, Decision, Outcome)> {
         let mut outcomes = Vec::with_capacity(seqs.len());
         for seq in seqs {
             self.decided.remove(&seq);
+            self.alone.remove(&seq);
             let Some(entry) = self.entries.get_mut(seq) else { continue };
             let Stage::Decided(decision) = &entry.stage else { continue };
             let kind = decision.kind();
@@ -162,7 +180,7 @@ impl InboxOwner {
             End::Processed(leavings) => {
                 leavings.messages.iter().for_each(|message| draft.message(Arc::clone(message)));
                 leavings.sagas.iter().for_each(|item| draft.saga(item.clone()));
-                draft.events(&leavings.events);
+                draft.events(entry.seq, &leavings.events);
                 (InboxEnd::Processed, entry.attempts + 1)
             }
             End::Duplicate => (InboxEnd::Duplicate, entry.attempts + 1),

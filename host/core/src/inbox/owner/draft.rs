@@ -13,7 +13,7 @@ use crate::inbox::records::{
 use crate::inbox::seen::SeenMark;
 use crate::message::Message;
 use crate::port::transact::DoorGroup;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::{JointAppend, JointAppends};
 use crate::time::{Monotonic, UnixMillis};
 
 /// What a message is when its outcome is in.
@@ -46,6 +46,8 @@ pub(super) struct Flight {
     /// Dead letters that it removes.
     pub purged: Vec<Seq>,
     pub rows: Vec<RowChange>,
+    /// Whose each of its appends is, in order, and whether it numbers itself.
+    pub appends: Vec<(Seq, bool)>,
     /// Up to when owned time is in it.
     pub begun: Monotonic,
     /// Barriers that were tried since it failed.
@@ -62,9 +64,11 @@ pub(super) struct Draft {
     pub done: Vec<InboxDone>,
     pub shards: u16,
     pub rows: Vec<RowChange>,
+    /// Whose each append is, in order, and whether it numbers itself.
+    pub appends: Vec<(Seq, bool)>,
     messages: BTreeMap<ShardId, Vec<Arc<Message>>>,
     sagas: BTreeMap<ShardId, Vec<SagaDoorItem>>,
-    events: Vec<DoorAppend>,
+    events: JointAppends,
 }
 
 impl Draft {
@@ -80,9 +84,10 @@ impl Draft {
             done: Vec::new(),
             shards,
             rows: Vec::new(),
+            appends: Vec::new(),
             messages,
             sagas,
-            events: Vec::new(),
+            events: JointAppends::default(),
         }
     }
 
@@ -123,8 +128,9 @@ impl Draft {
         self.sagas.entry(item.shard(self.shards)).or_default().push(item);
     }
 
-    pub fn events(&mut self, appends: &[DoorAppend]) {
-        self.events.extend_from_slice(appends);
+    pub fn events(&mut self, of: Seq, appends: &JointAppends) {
+        self.appends.extend(appends.list.iter().map(|append| (of, matches!(append, JointAppend::Exact(_)))));
+        self.events.extend(appends.clone());
     }
 
     /// The commit, and the record that it writes.

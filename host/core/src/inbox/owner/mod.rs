@@ -30,6 +30,7 @@
 //! | `positions` | part: how far sources are settled that have no place of their own |
 //! | `stores` | what is stored although it hasn't failed |
 //! | `build` | the next commit |
+//! | `exact` | events that number themselves in their commit |
 //! | `draft` | a commit in the making |
 //! | `claims` | after an unclean end: what is called is named first, suspects by halves |
 //! | `replay` | what operators ask |
@@ -46,6 +47,7 @@ mod contexts;
 mod draft;
 mod entries;
 mod entry;
+mod exact;
 mod hand;
 mod inspect;
 mod look_up;
@@ -131,6 +133,10 @@ pub struct InboxOwner {
     requests: Requests,
     /// Messages whose fate waits for a commit.
     decided: BTreeSet<Seq>,
+    /// Of these, what goes in a commit of its own: its events may have met another writer of their stream.
+    alone: BTreeSet<Seq>,
+    /// The last commit was of one of these.
+    was_alone: bool,
     /// Idle messages that need a take before they are called.
     untaken: BTreeSet<Seq>,
     /// Rows whose turn has come and whose message isn't in memory.
@@ -218,6 +224,7 @@ impl InboxOwner {
         self.unlist(seq);
         let entry = self.entries.remove(seq)?;
         self.decided.remove(&seq);
+        self.alone.remove(&seq);
         self.orphans.remove(&seq);
         if entry.is_row()
             && let Some(consumer) = entry.consumer.and_then(|id| self.consumers.get_mut(id))

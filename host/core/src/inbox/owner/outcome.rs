@@ -11,6 +11,8 @@ use crate::inbox::records::{InboxCommit, InboxShardRecord};
 use crate::inbox::settings::AcknowledgeRows;
 use crate::port::store::StoreError;
 use crate::port::transport::Fault;
+use crate::streams::exact::ExactRefusal;
+use crate::streams::joint::JointAppends;
 use crate::time::Now;
 
 /// What followed from a commit that went in.
@@ -55,6 +57,17 @@ impl Writer for InboxOwner {
         self.undo(flight);
     }
 
+    fn refused(&mut self, refused: &[(usize, ExactRefusal)], now: Now) -> Option<()> {
+        self.tick(now);
+        let mut flight = self.flight.take()?;
+        if !self.fail_refused(&mut flight, refused) {
+            self.flight = Some(flight);
+            return None;
+        }
+        self.undo(flight);
+        Some(())
+    }
+
     fn resolve(&mut self, stored: &InboxShardRecord, now: Now, nonce: u64) -> Step<Self> {
         self.tick(now);
         let (known, found) = ((self.record.token, self.record.beat), (stored.token, stored.beat));
@@ -71,6 +84,7 @@ impl Writer for InboxOwner {
         }
         if flight.barriers.contains(&stored.nonce) || !self.is_rule_kept(Rule::Barrier) {
             (self.record.beat, self.record.nonce) = (stored.beat, stored.nonce);
+            self.part(&flight);
             self.undo(flight);
             return Step::NotApplied(());
         }
@@ -86,7 +100,7 @@ impl Writer for InboxOwner {
             done: Vec::new(),
             messages: Vec::new(),
             sagas: Vec::new(),
-            events: Vec::new(),
+            events: JointAppends::default(),
         }))
     }
 }

@@ -36,6 +36,8 @@ impl InboxOwner {
             claims,
             requests: Requests::default(),
             decided: Default::default(),
+            alone: Default::default(),
+            was_alone: false,
             untaken: Default::default(),
             unloaded: Default::default(),
             unseen: Default::default(),

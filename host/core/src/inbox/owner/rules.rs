@@ -47,11 +47,13 @@ pub enum Rule {
     TellMaybeHandled,
     /// A source pulls only what its window has room for, and nothing while rows are at their bound.
     PullIntoRoom,
+    /// A message whose events can't be appended where they were to be has failed, and nothing of it is kept.
+    RefusedFails,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::SettleAfterCommit,
         Self::AskTheSeenSet,
         Self::CopiesJoin,
@@ -74,6 +76,7 @@ impl Rule {
         Self::TellMaybeHandled,
         Self::PullIntoRoom,
         Self::OrphansAreAwaited,
+        Self::RefusedFails,
     ];
 }
 

@@ -51,7 +51,7 @@ pub fn takeover(candidate: Candidate, stored: &InboxShardRecord) -> Option<Inbox
         done: Vec::new(),
         messages: Vec::new(),
         sagas: Vec::new(),
-        events: Vec::new(),
+        events: Default::default(),
     })
 }
 

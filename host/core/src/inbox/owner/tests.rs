@@ -18,6 +18,7 @@ use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
 mod bounds;
+mod exact;
 mod ids;
 mod undone;
 

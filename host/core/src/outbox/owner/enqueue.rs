@@ -3,7 +3,7 @@
 use super::{DirectRequest, DoorPage, DoorPassRequest, Owner};
 use crate::ids::{MessageId, Tenant};
 use crate::port::store::DueScheduled;
-use crate::time::Now;
+use crate::time::{Monotonic, Now};
 
 /// Settlements looked through for one that others wait for: a bound on the cost of asking.
 const URGENT_SCAN: usize = 64;
@@ -27,13 +27,13 @@ impl Owner {
 
     /// Whether a commit should follow at once. Settlements alone may wait a moment for company, unless a message of
     /// their key or the end of a release waits for them.
-    pub fn is_urgent(&self) -> bool {
+    pub fn is_urgent(&self, now: Monotonic) -> bool {
         let settlements = self.next.settlements();
         self.next.is_urgent()
             || !self.scheduler.claims().is_empty()
             || !self.window.unreadable().is_empty()
             || self.releasing
-            || self.wants_names()
+            || self.wants_names(now)
             || settlements.len() >= self.config.limits.settle_max / 8
             || settlements.iter().take(URGENT_SCAN).any(|seq| {
                 let key = self.slots.get(seq).and_then(|slot| slot.key);

@@ -78,6 +78,13 @@ impl Hold {
         Self { code, reason, since, until: None, tries: 0, probe: None, tried: None, waiting: BTreeSet::new() }
     }
 
+    /// Tries it now, unless somebody wants it held.
+    fn try_at(&mut self, now: Now) {
+        if ![Code::OUTBOX_PAUSED.as_str(), Code::OUTBOX_UNCLAIMED.as_str()].contains(&self.code.as_str()) {
+            self.until = Some(now.mono);
+        }
+    }
+
     /// Those that wait, in the order in which they are tried.
     pub(super) fn turns(&self) -> impl Iterator<Item = Seq> {
         let behind = self.tried.map_or(Bound::Unbounded, Bound::Excluded);
@@ -140,11 +147,17 @@ impl Owner {
 
     /// Tries every held destination of a transport again now.
     pub fn retry_holds(&mut self, transport: TransportId, now: Now) {
-        let by_choice = [Code::OUTBOX_PAUSED.as_str(), Code::OUTBOX_UNCLAIMED.as_str()];
         for (key, hold) in self.holds.iter_mut() {
-            if key.transport == Some(transport) && !by_choice.contains(&hold.code.as_str()) {
-                hold.until = Some(now.mono);
+            if key.transport == Some(transport) {
+                hold.try_at(now);
             }
+        }
+    }
+
+    /// Tries one held destination or transport again now.
+    pub fn retry_hold(&mut self, key: &HoldKey, now: Now) {
+        if let Some(hold) = self.holds.get_mut(key) {
+            hold.try_at(now);
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::Hold;
 use super::slots::SlotState;
-use super::{HoldKey, LeaseInfo, Owner, TransportId};
+use super::{HoldKey, LeaseInfo, Owner, RateInfo, TransportId};
 use crate::code::Code;
 use crate::ids::{MessageId, Seq, Tenant};
 use crate::time::{Now, UnixMillis};
@@ -35,6 +35,8 @@ pub enum WhyWaiting {
     Retry(UnixMillis),
     /// A held destination, transport or missing route.
     Held(HoldInfo),
+    /// The rate of its tenant or its transport.
+    Rate(RateInfo),
     Turn,
     /// Its trial: a host died while it was named.
     Trial,
@@ -101,13 +103,29 @@ pub enum WaitKind {
     Paused,
     /// A worker outside who asks.
     Unclaimed,
+    /// The rate of a tenant or a transport.
+    Rate,
     /// Its trial: a host died while it was named.
     Trial,
     Turn,
 }
 
 impl WaitKind {
-    /// As in JSON and in metrics.
+    pub const ALL: [Self; 11] = [
+        Self::Key,
+        Self::Retry,
+        Self::Schedule,
+        Self::Destination,
+        Self::Transport,
+        Self::NoRoute,
+        Self::Paused,
+        Self::Unclaimed,
+        Self::Rate,
+        Self::Trial,
+        Self::Turn,
+    ];
+
+    /// As in JSON, in filters and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -118,6 +136,7 @@ impl WaitKind {
             Self::NoRoute => "no_route",
             Self::Paused => "paused",
             Self::Unclaimed => "unclaimed",
+            Self::Rate => "rate",
             Self::Trial => "trial",
             Self::Turn => "turn",
         }
@@ -137,7 +156,7 @@ pub struct HeldKey {
     pub reason: Option<String>,
     /// Since its first failure.
     pub since: UnixMillis,
-    /// Messages in memory behind it.
+    /// Messages in memory that wait: the one whose retry is awaited, and those behind it.
     pub waiting: u64,
 }
 
@@ -201,7 +220,7 @@ impl Owner {
                 code: last.and_then(|attempt| attempt.code.clone()),
                 reason: last.and_then(|attempt| attempt.reason.clone()),
                 since: slot.first_attempt_at.unwrap_or(slot.due),
-                waiting: queue.seqs().len().saturating_sub(1) as u64,
+                waiting: queue.seqs().len() as u64,
             })
         });
         let dead = self.keys.holders().filter_map(|(key, dead)| {
@@ -242,7 +261,8 @@ impl Owner {
                 WhyWaiting::Retry(slot.due_at(now))
             }
             SlotState::WantTrial => WhyWaiting::Trial,
-            SlotState::Stalled | SlotState::WantClaim | SlotState::Ready { .. } => WhyWaiting::Turn,
+            SlotState::Ready { .. } => self.rate_of(slot, now).map_or(WhyWaiting::Turn, WhyWaiting::Rate),
+            SlotState::Stalled | SlotState::WantClaim => WhyWaiting::Turn,
         })
     }
 }

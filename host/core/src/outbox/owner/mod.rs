@@ -20,6 +20,7 @@
 //! | `holds` | part: all holds, found without going through them |
 //! | `hold` | destinations, transports and missing routes that hold messages back |
 //! | `scheduler` | part: lists of idle messages; whose turn it is |
+//! | `rated` | what rates let go, and what waits for them |
 //! | `sends` | handing messages to lanes |
 //! | `naming` | part: after a crash, what is about to be sent is named first |
 //! | `trial` | part: suspects, narrowed by halves, beside everything else |
@@ -49,6 +50,7 @@ mod naming;
 mod next_commit;
 mod outcome;
 mod outside;
+mod rated;
 mod ready;
 mod release;
 mod reroute;
@@ -78,6 +80,7 @@ pub use inspect::{Depths, HeldKey, HoldInfo, WaitKind, WhyWaiting};
 pub use next_commit::{DirectRequest, DoorPage, DoorPassRequest, ExistingId, Ticket};
 pub use outcome::{Applied, Resolution};
 pub use outside::{Claim, Claimed, Lease, LeaseInfo};
+pub use rated::RateInfo;
 pub use rules::{Rule, Rules};
 pub use sends::Sending;
 pub use settle::{Settlement, Verdict};
@@ -86,6 +89,7 @@ pub use window::{LoadPurpose, LoadRequest};
 
 use crate::ids::{Seq, ShardId, Tenant};
 use crate::limits::SchedulerLimits;
+use crate::outbox::rates::Rates;
 use crate::outbox::records::{DeadLetter, Parked, ShardRecord};
 use crate::outbox::suspicion::Caution;
 use crate::route::Routes;
@@ -96,7 +100,8 @@ use keys::Keys;
 use naming::Naming;
 use next_commit::NextCommit;
 use outside::Outside;
-use scheduler::Scheduler;
+use rated::RatedLane;
+use scheduler::{Lane, Scheduler};
 use slots::Slot;
 use spread::Spread;
 use trial::Trial;
@@ -151,9 +156,13 @@ pub struct OwnerConfig {
     pub parked_per_tenant: usize,
     /// A dead letter keeps its key (`on_dead = "hold_key"`).
     pub dead_holds_key: bool,
+    /// Commits write audit events of their messages.
+    pub tx_events: bool,
     /// Turn weights; a tenant not named has 1.
     pub weights: BTreeMap<Tenant, u32>,
     pub routing: Arc<Routing>,
+    /// Rates that all shards of this process share.
+    pub rates: Arc<Rates>,
     /// How long an owner is cautious after a crash.
     pub caution: Caution,
     /// Every protocol rule holds, but in the model checker's mutations.
@@ -190,6 +199,8 @@ pub struct Owner {
     releasing: bool,
     /// Counts routings: a message found by an earlier one is routed anew when it is idle.
     routed: u32,
+    /// Lanes that wait for a rate.
+    rated: BTreeMap<Lane, RatedLane>,
     /// Every message in memory.
     slots: HashMap<Seq, Slot, Spread>,
     window: Window,
@@ -214,6 +225,7 @@ impl Owner {
             cautious_until,
             releasing: false,
             routed: 0,
+            rated: BTreeMap::new(),
             slots: HashMap::default(),
             window: Window::new(config.limits, adopted.record.floor),
             keys: Keys::default(),

@@ -9,7 +9,7 @@ use super::scheduler::Lane;
 use super::slots::SlotState;
 use super::{Owner, Rule, Sending};
 use crate::ids::{KeyHash, Seq, Tenant};
-use crate::time::{Now, UnixMillis};
+use crate::time::{Monotonic, Now, UnixMillis};
 
 /// Messages that are named ahead for a lane of which nothing is known yet.
 const AHEAD_AT_FIRST: usize = 16;
@@ -174,9 +174,9 @@ impl Owner {
         let mut out: Vec<Sending> = Vec::new();
         let (mut left, mut suspects) = (bytes, false);
         while out.len() < messages && left > 0 {
-            let Some(seq) = self.naming.lanes.entry(lane).or_default().named.front().copied() else {
-                break;
-            };
+            // One whose tenant's rate lets nothing go holds nobody up.
+            let named = self.naming.lanes.get(&lane).map(|lane| lane.named.iter().copied());
+            let Some(seq) = named.into_iter().flatten().find(|seq| self.is_allowed(*seq, now.mono)) else { break };
             if self.expires(seq, now) {
                 continue;
             }
@@ -205,14 +205,36 @@ impl Owner {
     }
 
     /// Lanes with ready messages that this host sends. Workers outside need no names.
-    fn our_ready_lanes(&self) -> impl Iterator<Item = Lane> {
+    pub(super) fn our_ready_lanes(&self) -> impl Iterator<Item = Lane> {
         self.scheduler.ready_lanes().filter(|lane| !self.is_outside(Some(lane.0)))
     }
 
-    /// Whether messages are ready whose lane has nothing left that is named.
-    pub(super) fn wants_names(&self) -> bool {
+    /// Named messages of a lane, those of the commit that is out included.
+    pub(super) fn named_in(&self, lane: Lane) -> impl Iterator<Item = Seq> {
+        self.naming.lanes.get(&lane).into_iter().flat_map(NamedLane::all)
+    }
+
+    /// Lanes with named messages.
+    pub(super) fn named_lanes(&self) -> impl Iterator<Item = Lane> {
+        self.naming.lanes.iter().filter(|(_, lane)| lane.len() > 0).map(|(lane, _)| *lane)
+    }
+
+    /// Whether messages are ready whose lane has nothing left that is named. One that waits for a rate wants none before that has
+    /// something, or before others of it may go beside those that wait.
+    pub(super) fn wants_names(&self, now: Monotonic) -> bool {
         let is_starved = |lane: &Lane| self.naming.lanes.get(lane).is_none_or(|lane| lane.named.is_empty());
-        self.naming.on && self.our_ready_lanes().any(|lane| is_starved(&lane))
+        self.naming.on
+            && self.our_ready_lanes().any(|lane| match self.rated.get(&lane) {
+                Some(rated) => !rated.is_whole && self.room_for_names(lane, now) > 0,
+                None => is_starved(&lane),
+            })
+    }
+
+    /// How many more a lane may have named. Those whose rate lets nothing go take no room: others would wait behind them.
+    fn room_for_names(&self, lane: Lane, now: Monotonic) -> usize {
+        let Some(listed) = self.naming.lanes.get(&lane) else { return AHEAD_AT_FIRST };
+        let blocked = listed.all().filter(|seq| !self.is_allowed(*seq, now)).count();
+        listed.ahead.saturating_sub(listed.len() - blocked)
     }
 
     /// What the next commit has to name: what is being sent, what is named and waits, who is on trial, and of each lane's
@@ -224,8 +246,7 @@ impl Owner {
             }
             let lanes: Vec<Lane> = self.our_ready_lanes().collect();
             for lane in lanes {
-                let listed = self.naming.lanes.get(&lane);
-                let room = listed.map_or(AHEAD_AT_FIRST, |lane| lane.ahead.saturating_sub(lane.len()));
+                let room = self.room_for_names(lane, now.mono);
                 self.name_in_turn(lane, room, now);
             }
         }

@@ -148,9 +148,9 @@ impl Owner {
         self.hold_unclaimed(now);
     }
 
-    /// How long until [`Owner::tick`] or a look at the schedule has something to do.
+    /// How long until [`Owner::tick`] or a look at the schedule has something to do, or a rate lets more go.
     pub fn next_wake(&self, now: Now) -> Option<Duration> {
-        let timers = [self.scheduler.next_due(), self.holds.next_try()];
+        let timers = [self.scheduler.next_due(), self.holds.next_try(), self.rated.values().map(|lane| lane.due).min()];
         let scheduled = self.next.schedule.next().map(|next| next.since(now.wall));
         timers.into_iter().flatten().map(|due| due - now.mono).chain(scheduled).min()
     }

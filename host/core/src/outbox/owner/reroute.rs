@@ -17,6 +17,7 @@ impl Owner {
     pub fn reroute(&mut self, routing: Arc<Routing>, weights: BTreeMap<Tenant, u32>, now: Now) {
         self.config.routing = routing;
         self.config.weights = weights;
+        self.rated.clear();
         self.routed = self.routed.wrapping_add(1);
         let leased: Vec<Seq> = self
             .outside

@@ -44,11 +44,13 @@ pub enum Rule {
     QuarantineUnreadable,
     /// What lies on the doorstep of another shard than its key's is carried to its own.
     CarryStrays,
+    /// No more is sent than rates allow.
+    KeepRates,
 }
 
 impl Rule {
     /// All rules, in the order of the mutations' numbers, from 1.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::AlwaysBeat,
         Self::PassFromLowEnd,
         Self::PassUpperFixed,
@@ -69,6 +71,7 @@ impl Rule {
         Self::OnlyDeathIsACrash,
         Self::QuarantineUnreadable,
         Self::CarryStrays,
+        Self::KeepRates,
     ];
 }
 

@@ -8,6 +8,7 @@ use super::slots::{Origin, SlotState};
 use super::{Owner, TransportId};
 use crate::ids::{Seq, Tenant};
 use crate::message::Message;
+use crate::outbox::rates::Bounded;
 use crate::time::{Monotonic, Now, UnixMillis};
 
 /// A message to send now.
@@ -47,10 +48,22 @@ impl Owner {
         now: Now,
     ) -> Vec<Sending> {
         let lane = (transport, lane);
-        let mut out = Vec::new();
+        let waited = self.rated.remove(&lane);
         if self.releasing || now.mono >= self.deadline {
-            return out;
+            return Vec::new();
         }
+        let messages = messages.min(self.allowed(|| Bounded::Transport(transport), now.mono));
+        let out = self.take_allowed(lane, messages, bytes, busy, now);
+        if out.is_empty() {
+            self.wait_for_rates(lane, now.mono);
+            self.want_names_again(lane, waited, now.mono);
+        }
+        out
+    }
+
+    /// The same of no more than the transport's rate allows.
+    fn take_allowed(&mut self, lane: Lane, messages: usize, bytes: usize, busy: bool, now: Now) -> Vec<Sending> {
+        let mut out = Vec::new();
         if self.naming.is_on() {
             out = self.take_named(lane, messages, bytes, busy, now);
         }
@@ -60,7 +73,7 @@ impl Owner {
         let mut left = bytes;
         let mut empty_turns = 0;
         while out.len() < messages && left > 0 {
-            let Some(turn) = self.begin_turn(lane) else { break };
+            let Some(turn) = self.begin_turn(lane, now.mono) else { break };
             let mut given = 0;
             for seq in turn.seqs {
                 if out.len() >= messages || left == 0 {
@@ -100,8 +113,10 @@ impl Owner {
         now < self.deadline
     }
 
-    fn begin_turn(&mut self, lane: Lane) -> Option<Turn> {
-        let next = self.scheduler.next_turn(lane, |tenant| self.weight_of(tenant), |seq| self.is_stalled(seq))?;
+    fn begin_turn(&mut self, lane: Lane, now: Monotonic) -> Option<Turn> {
+        let allowed = |tenant: &Tenant| self.allowed(|| Bounded::Tenant(tenant.clone()), now);
+        let weight = |tenant: &Tenant| self.weight_of(tenant);
+        let next = self.scheduler.next_turn(lane, weight, allowed, |seq| self.is_stalled(seq))?;
         self.scheduler.begin_turn(lane, next)
     }
 
@@ -110,7 +125,7 @@ impl Owner {
     pub(super) fn name_in_turn(&mut self, lane: Lane, count: usize, now: Now) {
         let (mut named, mut empty_turns) = (0, 0);
         while named < count {
-            let Some(turn) = self.begin_turn(lane) else { return };
+            let Some(turn) = self.begin_turn(lane, now.mono) else { return };
             let mut given = 0;
             for seq in turn.seqs {
                 if named >= count {
@@ -152,6 +167,7 @@ impl Owner {
         if !outside {
             self.scheduler.begin_send();
             self.naming.begin_send(seq);
+            self.pass_rates(&tenant, transport, now.mono);
         }
         Some(sending)
     }
@@ -190,6 +206,9 @@ impl Owner {
         }
         let lane = (transport, lane);
         if !self.list_named(seq, lane) {
+            if let Some(rated) = self.rated.get_mut(&lane) {
+                rated.is_whole = false;
+            }
             self.scheduler.list_ready(lane, tenant, seq, is_retry);
         }
     }

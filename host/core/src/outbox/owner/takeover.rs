@@ -20,6 +20,7 @@ use crate::outbox::records::{
 };
 use crate::port::store::{OwnerCommit, StoredSegment, Write};
 use crate::time::UnixMillis;
+use crate::tx_event::{TxEvent, TxEventKind, TxLog, TxRecordKey, TxSubject};
 
 /// Claimed segments that one commit of a takeover looks at: what it reads stays small, too.
 const SEGMENTS_MAX: usize = 16;
@@ -40,6 +41,8 @@ pub struct TakeoverInput {
     pub commit_bytes: usize,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
+    /// It writes audit events.
+    pub tx_events: bool,
     /// The last owner's process is known to live: this one, or one that has said so.
     pub lived: bool,
     /// Every protocol rule holds, but in the model checker's mutations.
@@ -84,8 +87,18 @@ fn accused(record: &ShardRecord) -> Vec<Seq> {
 /// The next commit that takes a shard over. `nonce` is fresh and random. It goes in only if the last owner wrote nothing
 /// since the record was read. While its record has claimed segments, another one has to follow before the shard is owned.
 pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommit {
-    let TakeoverInput { shard, host, record: before, open, claimed, commit_bytes, dead_holds_key, lived, rules } =
-        input;
+    let TakeoverInput {
+        shard,
+        host,
+        record: before,
+        open,
+        claimed,
+        commit_bytes,
+        dead_holds_key,
+        tx_events,
+        lived,
+        rules,
+    } = input;
     let mut record = before.clone();
     record.owner = host;
     record.token += 1;
@@ -97,7 +110,8 @@ pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommi
         false => record.suspicion.after_crash(),
     };
     (record.leaving, record.released) = (false, false);
-    let mut work = Takeover { shard, before: &before, now, record, dead_holds_key, writes: Vec::new(), bytes: 0 };
+    let log = TxLog::new(tx_events);
+    let mut work = Takeover { shard, before: &before, now, record, dead_holds_key, log, writes: Vec::new(), bytes: 0 };
     let mut found: BTreeMap<Seq, StoredSegment> = open.into_iter().map(|stored| (stored.first, stored)).collect();
     let urgent = accused(&before);
     for first in &urgent {
@@ -112,6 +126,9 @@ pub fn takeover(input: TakeoverInput, now: UnixMillis, nonce: u64) -> OwnerCommi
         }
         work.stored(first, found.remove(&first));
     }
+    let key = TxRecordKey { at: now, shard, of: TxSubject::Message, beat: work.record.beat, part: 0 };
+    let records = std::mem::take(&mut work.log).records(key, &work.record.owner);
+    work.writes.extend(records.into_iter().map(Write::PutTxEvents));
     OwnerCommit {
         shard,
         expect_token: before.token,
@@ -128,6 +145,7 @@ struct Takeover<'a> {
     /// As it will be.
     record: ShardRecord,
     dead_holds_key: bool,
+    log: TxLog,
     writes: Vec<Write>,
     bytes: usize,
 }
@@ -244,6 +262,9 @@ impl Takeover<'_> {
             holds_key: self.dead_holds_key && message.key.is_some(),
             history,
         };
+        let code = Some(Arc::from(dead.code.as_str()));
+        let plain = || TxEvent::plain(TxEventKind::Dead, &message.tenant, &message.id);
+        self.bytes += self.log.note(|| TxEvent { attempts, code, ..plain() });
         self.put(Write::PutDead(Arc::new(dead)));
     }
 }

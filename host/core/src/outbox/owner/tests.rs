@@ -44,6 +44,7 @@ fn config() -> OwnerConfig {
         owner_ttl: Duration::from_secs(10),
         parked_per_tenant: 5_000,
         dead_holds_key: false,
+        tx_events: false,
         weights: BTreeMap::new(),
         routing: Arc::new(Routing {
             routes: Routes(vec![Route::new(Pattern::parse("bus:**").unwrap(), "main")]),
@@ -51,6 +52,7 @@ fn config() -> OwnerConfig {
             lanes: vec![1],
             external: None,
         }),
+        rates: Arc::default(),
         caution: Caution::default(),
         rules: Rules::default(),
     }
@@ -281,6 +283,7 @@ fn a_takeover_goes_in_several_commits_and_the_first_has_all_that_the_death_leads
             claimed: Vec::new(),
             commit_bytes: COMMIT_BYTES,
             dead_holds_key: false,
+            tx_events: false,
             lived,
             rules: Rules::default(),
         };
@@ -330,6 +333,7 @@ fn a_host_that_dies_between_two_commits_of_its_takeover_forgets_nobody() {
             claimed: Vec::new(),
             commit_bytes: COMMIT_BYTES,
             dead_holds_key: false,
+            tx_events: false,
             lived: false,
             rules: Rules::default(),
         };

@@ -5,9 +5,11 @@
 
 mod error;
 mod relays;
+mod stats;
 
 pub use error::StreamError;
 pub use relays::{RelayDetail, RelayLag, RelayState, RelayStreamView, RelayView, SeekRequest, SeekTo};
+pub use stats::StreamStats;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -259,32 +261,6 @@ pub struct StreamAct {
     pub is_plan: bool,
     pub actor: String,
     pub reason: String,
-}
-
-/// How streams do at this host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStats {
-    /// Shards whose streams this host numbers, of how many.
-    pub owned: u64,
-    pub shards: u64,
-    /// Events numbered here since the start.
-    pub appended: u64,
-    /// Appends that wait for their numbers at the owners here.
-    pub waiting: u64,
-    /// Rows that the latest look at each doorstep found, and the age of the oldest; a look takes a page, so there may be more of them.
-    pub door_rows: u64,
-    pub door_age: Option<Duration>,
-    pub readers: u64,
-    pub readers_max: u64,
-    /// Readers that the ring passed, since the start.
-    pub lagged: u64,
-    pub rings: u64,
-    pub ring_bytes: u64,
-    pub replay_bytes: u64,
-    /// Events that retention and compaction took, since the start.
-    pub trimmed: u64,
-    pub compacted: u64,
-    pub overtaken: u64,
 }
 
 /// Event streams of this host. Tenants given are those the credential allows; none = all.

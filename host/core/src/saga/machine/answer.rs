@@ -15,7 +15,7 @@ use crate::saga::event::{EventKind, Failure, PauseCause, SagaNumber, StepDirecti
 use crate::saga::json::Json;
 use crate::saga::limits::{RETRY_AFTER_MAX, WAIT_TIMEOUT_DEFAULT};
 use crate::saga::state::{Effect, Phase, StepRecord, StepState, StepWait};
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 
 /// Which attempt an answer is about.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Machine<'_> {
         is_current || is_late && self.kept(Rule::TakeLate)
     }
 
-    fn done(&mut self, of: Attempt, output: Json, (messages, events): (Vec<Arc<Message>>, Vec<DoorAppend>), by: By) {
+    fn done(&mut self, of: Attempt, output: Json, (messages, events): (Vec<Arc<Message>>, JointAppends), by: By) {
         let Attempt { saga, step, way, attempt } = of;
         let Some(record) = self.record(saga, step) else { return };
         if !self.completes(record, of) {

@@ -29,7 +29,7 @@ use super::id::SagaId;
 use super::limits::SagaLimits;
 use super::state::{Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
 use crate::message::Message;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
 
 pub use begin::{MessagePlace, message_id};
@@ -60,10 +60,12 @@ pub enum Rule {
     KeepJournal,
     /// A repeat has the idempotency key of the first attempt.
     SameKey,
+    /// A step whose events can't be appended where they were to be has failed, and nothing of it is kept.
+    RefusedFails,
 }
 
 impl Rule {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Reverse,
         Self::CompensateUnknown,
         Self::AwaitCalls,
@@ -74,6 +76,7 @@ impl Rule {
         Self::EffectsAfterCommit,
         Self::KeepJournal,
         Self::SameKey,
+        Self::RefusedFails,
     ];
 }
 
@@ -117,7 +120,7 @@ pub struct Outcome {
     /// Messages to enqueue with them.
     pub messages: Vec<Arc<Message>>,
     /// Events to append with them.
-    pub appends: Vec<DoorAppend>,
+    pub appends: JointAppends,
 }
 
 /// A tree at work.

@@ -9,7 +9,7 @@ use crate::port::inbox_store::SagaDoorKey;
 use crate::saga::call::Call;
 use crate::saga::error::SagaError;
 use crate::saga::event::Event;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::JointAppends;
 
 /// What happened to one tree since the last commit, and what follows from it.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub events: Vec<Event>,
     pub calls: Vec<Call>,
     pub messages: Vec<Arc<Message>>,
-    pub appends: Vec<DoorAppend>,
+    pub appends: JointAppends,
     pub replies: Vec<(Ticket, Result<SagaReply, SagaError>)>,
     /// What of the door led to it.
     pub door: Vec<SagaDoorKey>,
@@ -62,7 +62,7 @@ impl Batch {
                 events: Vec::new(),
                 calls: Vec::new(),
                 messages: Vec::new(),
-                appends: Vec::new(),
+                appends: JointAppends::default(),
                 replies: Vec::new(),
                 door: Vec::new(),
                 weight: 0,
@@ -93,16 +93,18 @@ impl Batch {
 
     /// Takes the entry of a tree out.
     pub fn remove(&mut self, slot: u64) -> Option<Entry> {
-        let index = *self.index.get(&slot)?;
-        let mut entries = std::mem::take(&mut self.entries).into_iter();
-        let mut rest: Vec<Entry> = entries.by_ref().take(index).collect();
-        let removed = entries.next();
-        rest.extend(entries);
+        self.has(slot).then(|| self.remove_all(|other| other == slot).pop()).flatten()
+    }
+
+    /// Takes entries out, in order.
+    pub fn remove_all(&mut self, is_out: impl Fn(u64) -> bool) -> Vec<Entry> {
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        let (removed, rest) = entries.partition(|entry| is_out(entry.slot));
         *self = Self::of(rest);
         removed
     }
 
-    fn of(entries: Vec<Entry>) -> Self {
+    pub fn of(entries: Vec<Entry>) -> Self {
         let index = entries.iter().enumerate().map(|(index, entry)| (entry.slot, index)).collect();
         Self { entries, index }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::batch::{Batch, Entry};
+use super::exact::{Tried, slots_of};
 use super::{Running, SagaShard};
 use crate::ids::ShardId;
 use crate::message::Message;
@@ -12,6 +13,7 @@ use crate::port::transact::DoorGroup;
 use crate::saga::limits::SagaLimits;
 use crate::saga::machine::Rule;
 use crate::saga::records::{BrokenSaga, JournalEntry, SagaCommit, SagaRow, SagaShardRecord, SagaWrite};
+use crate::streams::joint::JointAppends;
 
 /// The commit that is out.
 #[derive(Debug)]
@@ -24,6 +26,10 @@ pub(super) struct Flight {
     pub changes: Vec<(u64, Change)>,
     /// What it removes of the door besides.
     pub settled_door: Vec<SagaDoorKey>,
+    /// Answers in it whose events number themselves, by the slots of their trees, which stand still meanwhile.
+    pub tried: BTreeMap<u64, Tried>,
+    /// The slot of each append of the commit, in order, if there is any of these.
+    pub slots: Vec<u64>,
     /// Barriers that were tried since it failed.
     pub barriers: Vec<u64>,
 }
@@ -53,7 +59,7 @@ fn is_stale(running: &Running, limits: &SagaLimits, beat: u64) -> bool {
 }
 
 /// Whether a commit writes the whole tree, and not only what happened to it.
-fn is_whole(entry: &Entry, running: &Running, limits: &SagaLimits, beat: u64) -> bool {
+pub(super) fn is_whole(entry: &Entry, running: &Running, limits: &SagaLimits, beat: u64) -> bool {
     let tree = &running.tree;
     entry.row || tree.is_ended() || tree.needs_operator() || is_stale(running, limits, beat)
 }
@@ -61,7 +67,10 @@ fn is_whole(entry: &Entry, running: &Running, limits: &SagaLimits, beat: u64) ->
 impl SagaShard {
     /// Whether something waits for a commit.
     pub fn has_work(&self) -> bool {
-        !self.waiting.entries.is_empty() || !self.aside.is_empty() || !self.settled_door.is_empty()
+        !self.waiting.entries.is_empty()
+            || !self.aside.is_empty()
+            || !self.settled_door.is_empty()
+            || !self.exacts.is_empty()
     }
 
     /// Whether a commit is out.
@@ -79,14 +88,25 @@ impl SagaShard {
         let aside = self.take_aside(if self.apart.aside > 0 { 0 } else { bytes_max });
         let mut record = SagaShardRecord { beat: self.record.beat + 1, nonce, ..self.record };
         let mut work = Work { beat: record.beat, ..Work::default() };
-        let batch = if aside.is_empty() { self.fill(&mut work, bytes_max) } else { Batch::default() };
+        let (batch, tried) = match aside.is_empty() {
+            true => self.fill_with_held(&mut work, bytes_max),
+            false => (Batch::default(), BTreeMap::new()),
+        };
         aside.iter().for_each(|broken| work.set_aside(broken));
         record.floor = self.floor(&work.changes).max(record.floor);
         let messages = self.doors(&batch);
-        let events = batch.entries.iter().flat_map(|entry| &entry.appends).cloned().collect();
+        let mut events = JointAppends::default();
+        batch.entries.iter().for_each(|entry| events.extend(entry.appends.clone()));
+        let slots = if tried.is_empty() { Vec::new() } else { slots_of(&batch) };
         let settled_door = self.take_settled_door(aside.is_empty());
+        if batch.entries.is_empty() && aside.is_empty() && work.changes.is_empty() && settled_door.is_empty() {
+            // Answers that were kept and decide nothing any more.
+            return None;
+        }
+        work.writes.extend(self.audit(&batch.entries, record.beat));
         let door = batch.entries.iter().flat_map(|entry| &entry.door).chain(&settled_door).copied().collect();
-        self.flight = Some(Flight { batch, aside, record, changes: work.changes, settled_door, barriers: Vec::new() });
+        let (changes, barriers) = (work.changes, Vec::new());
+        self.flight = Some(Flight { batch, aside, record, changes, settled_door, tried, slots, barriers });
         Some(SagaCommit {
             shard: self.config.shard,
             expect_token: self.record.token,
@@ -130,7 +150,7 @@ impl SagaShard {
     }
 
     /// Fills a commit up to a size, with at least one saga if there is any.
-    fn fill(&mut self, work: &mut Work, bytes_max: usize) -> Batch {
+    pub(super) fn fill(&mut self, work: &mut Work, bytes_max: usize) -> Batch {
         if !self.apart.is_over() {
             return self.fill_apart(work, bytes_max);
         }
@@ -162,8 +182,7 @@ impl SagaShard {
         let batch = self.waiting.take(bytes_max, |entry| {
             let messages: usize = entry.messages.iter().map(|message| message.payload.len()).sum();
             let running = running.get(&entry.slot).filter(|running| is_whole(entry, running, limits, beat));
-            let events: usize = entry.appends.iter().map(|(_, append)| append.weight()).sum();
-            messages + events + running.map_or(entry.weight, |running| running.tree.weight)
+            messages + entry.appends.weight() + running.map_or(entry.weight, |running| running.tree.weight)
         });
         for entry in &batch.entries {
             if let Some(running) = running.get(&entry.slot) {
@@ -209,15 +228,15 @@ impl SagaShard {
 
 /// A commit in the making.
 #[derive(Debug, Default)]
-struct Work {
-    beat: u64,
+pub(super) struct Work {
+    pub beat: u64,
     journal: Vec<JournalEntry>,
     writes: Vec<SagaWrite>,
-    changes: Vec<(u64, Change)>,
+    pub changes: Vec<(u64, Change)>,
 }
 
 impl Work {
-    fn entry(&mut self, entry: &Entry, running: &Running, rests: bool) {
+    pub fn entry(&mut self, entry: &Entry, running: &Running, rests: bool) {
         let key = &running.tree.key;
         if running.tree.is_ended() {
             return self.ended(entry, running);

@@ -56,6 +56,29 @@ pub struct NewSaga {
     pub actor: Option<Arc<str>>,
 }
 
+impl NewSaga {
+    /// One that begins now under an id that its caller didn't choose, and of which nothing else is said.
+    pub fn new(key: SagaKey, definitions: Arc<DefinitionSet>, input: Json, default_retry: RetryPolicy) -> Self {
+        Self {
+            key,
+            caller_id: false,
+            at: None,
+            looked_up: None,
+            definitions,
+            version: None,
+            input,
+            deadline: None,
+            headers: Vec::new(),
+            envelope_id: None,
+            correlation_id: None,
+            traceparent: None,
+            plugins: Vec::new(),
+            default_retry,
+            actor: None,
+        }
+    }
+}
+
 /// What can be asked.
 #[derive(Clone, Debug)]
 pub enum SagaCommand {

@@ -7,6 +7,7 @@ use crate::port::inbox_store::{SagaDoorKey, SagaDoorRow};
 use crate::port::saga::ActedBy;
 use crate::port::store::StoreError;
 use crate::saga::error::SagaError;
+use crate::saga::id::SagaKey;
 use crate::time::UnixMillis;
 
 /// Rows of the door that one commit removes besides those whose events it holds.
@@ -21,6 +22,15 @@ impl SagaShard {
     /// Takes in a row of the door. An error says why nothing comes of it; it is removed all the same, unless it [`stays`]. A row that
     /// was taken in isn't to be given again while this writer has the shard. `random` is uniform in [0, 1).
     pub fn take_in(&mut self, row: SagaDoorRow, now: UnixMillis, random: f64) -> Result<(), SagaError> {
+        let is_tried = match &row.item {
+            SagaDoorItem::Signal { key, .. } => self.is_saga_tried(key),
+            SagaDoorItem::Reply { tenant, reply } => {
+                self.is_saga_tried(&SagaKey { tenant: tenant.clone(), id: reply.id.clone() })
+            }
+        };
+        if is_tried {
+            return Err(SagaError::LookAgain);
+        }
         let turn = self.turn(now, random);
         let (slot, reply) = match row.item {
             SagaDoorItem::Signal { key, name, data, by } => {

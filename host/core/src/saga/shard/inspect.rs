@@ -1,14 +1,20 @@
-//! For people: what is in memory.
+//! For people, and for plugins that are to take another's place: what is in memory.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::SagaShard;
 use crate::port::saga::SagaStats;
 use crate::saga::definition::DefinitionSet;
+use crate::saga::event::StepDirection;
 use crate::saga::filter::SagaFilter;
 use crate::saga::id::SagaKey;
 use crate::saga::records::SagaSummary;
 use crate::saga::state::{SagaState, Tree};
+use crate::step_address::StepAddress;
+
+/// Steps that sagas in memory may still call, each with how many do and one of them.
+pub type Needs = HashMap<(StepAddress, StepDirection), (u64, SagaKey)>;
 
 /// Whether somebody has acted on a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,28 @@ impl SagaShard {
         let mut list: Vec<SagaSummary> = all.filter(|saga| filter.takes(saga)).collect();
         list.sort_by(|a, b| (b.started_at, &b.key).cmp(&(a.started_at, &a.key)));
         list
+    }
+
+    /// What those in memory may still call of a participant, by steps that name it and by steps that name none. Looks at all.
+    pub fn step_needs(&self, participant: &str) -> Needs {
+        let mut needs = Needs::new();
+        for running in self.running.values() {
+            let mut of_tree = HashSet::new();
+            running.tree.step_needs(&running.definitions, &mut |address, way| {
+                if address.participant.as_ref().is_none_or(|name| name == participant) {
+                    of_tree.insert((address.clone(), way));
+                }
+            });
+            for need in of_tree {
+                let (sagas, example) = needs.entry(need).or_insert_with(|| (0, running.tree.key.clone()));
+                *sagas = sagas.saturating_add(1);
+                // The same one whenever it is asked.
+                if running.tree.key < *example {
+                    example.clone_from(&running.tree.key);
+                }
+            }
+        }
+        needs
     }
 
     /// Counts. Looks at all.

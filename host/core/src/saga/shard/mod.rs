@@ -18,17 +18,21 @@
 //! | `door` | what the inbox left for sagas |
 //! | `batch` | what waits for a commit |
 //! | `build` | the next commit: journal, rows, dead letters, messages |
+//! | `audit` | audit events of a commit |
+//! | `exact` | steps whose events number themselves in their commit |
 //! | `apart` | what is tried saga by saga after the store refused a commit as too large |
 //! | `outcome` | a commit's fate |
 //! | `restore` | a new writer: rows and journal become trees again; the same for one that was set aside |
 //! | `suspects` | calls that were lost when the host died: by halves, to find the one that kills it |
-//! | `inspect` | for people |
+//! | `inspect` | for people, and for plugins that are to take another's place |
 
 mod apart;
+mod audit;
 mod batch;
 mod build;
 mod commands;
 mod door;
+mod exact;
 mod inspect;
 mod outcome;
 mod restore;
@@ -55,18 +59,21 @@ use crate::time::UnixMillis;
 use apart::Apart;
 use batch::{Batch, Entry};
 use build::Flight;
+use exact::Exacts;
 use start::Recent;
 use suspects::Trials;
 
 pub use commands::{NewSaga, SagaCommand, SagaEffect, SagaReply, Ticket};
 pub use door::stays;
-pub use inspect::ActKnown;
+pub use inspect::{ActKnown, Needs};
 pub use restore::{Restored, rebuilt};
 pub use start::is_same_start;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SagaShardConfig {
     pub shard: ShardId,
+    /// Commits write audit events in the name of this host; none = they don't.
+    pub tx_events: Option<Arc<str>>,
     pub limits: SagaLimits,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
@@ -123,6 +130,7 @@ pub struct SagaShard {
     unmovable: Vec<Arc<BrokenSaga>>,
     /// A commit was too large, so what it held goes one saga a commit.
     apart: Apart,
+    exacts: Exacts,
     weight: usize,
     waiting: Batch,
     /// What of the door has led to nothing that waits: removed when all that waits is committed.
@@ -152,6 +160,7 @@ impl SagaShard {
     /// Takes a command. The answer comes as an effect, when what it did is durable; a refusal when what it is based on is.
     /// `random` is uniform in [0, 1).
     pub fn submit(&mut self, ticket: Option<Ticket>, command: SagaCommand, now: UnixMillis, random: f64) {
+        let Some(command) = self.unless_tried(ticket, command, random) else { return };
         let at = match &command {
             // Nothing of it is before its start, also when the clock was set back since its id was made.
             SagaCommand::Start(new) => new.at.unwrap_or(now),
@@ -160,16 +169,7 @@ impl SagaShard {
         let turn = self.turn(now.max(at), random);
         let (slot, reply) = match command {
             SagaCommand::Start(new) => self.start(*new, turn),
-            SagaCommand::Answer { call, answer } => {
-                let slot = self.slots.get(&call.key).copied();
-                if let Some(slot) = slot {
-                    self.work(slot, turn, None, |machine| {
-                        machine.answer(call.saga, call.step, call.way, call.attempt, answer);
-                    });
-                    self.go_on_with_trials(slot, turn);
-                }
-                return;
-            }
+            SagaCommand::Answer { call, answer } => return self.take_answer(call, answer, turn),
             SagaCommand::Act { key, act, by } => self.act(&key, &act, by, turn),
             SagaCommand::Signal { key, name, data, by } => self.signal(&key, &name, data, by, turn),
             SagaCommand::Reply { tenant, reply } => self.reply(tenant, reply, turn),
@@ -226,6 +226,9 @@ impl SagaShard {
         actor: Option<Arc<str>>,
         work: impl FnOnce(&mut Machine<'_>) -> R,
     ) -> Option<R> {
+        if self.is_tried(slot) {
+            return None;
+        }
         let running = self.running.get_mut(&slot).filter(|running| !running.too_large)?;
         let (from, weight) = (running.tree.events, running.tree.weight);
         let definitions = Arc::clone(&running.definitions);
@@ -261,6 +264,9 @@ impl SagaShard {
 
     /// A tree that hasn't moved for a while gets a row.
     fn rest(&mut self, slot: u64) {
+        if self.is_tried(slot) {
+            return;
+        }
         let limits = &self.config.limits;
         let Some(running) = self.running.get_mut(&slot) else { return };
         if running.rest_at(limits).is_some_and(|at| at <= self.clock) {
@@ -271,11 +277,11 @@ impl SagaShard {
     }
 
     fn set_timer(&mut self, slot: u64) {
-        let now = self.clock;
+        let (now, is_tried) = (self.clock, self.is_tried(slot));
         let Some(running) = self.running.get_mut(&slot) else { return };
         let rest = running.rest_at(&self.config.limits);
         let due = running.tree.next_due().map_or(rest, |due| Some(rest.map_or(due, |rest| rest.min(due))));
-        let due = due.filter(|_| !running.too_large);
+        let due = due.filter(|_| !running.too_large && !is_tried);
         // Something that is due and didn't move is looked at again, but not at once.
         let due = due.map(|due| due.max(UnixMillis(now.0.saturating_add(1))));
         if due == running.due {
@@ -339,6 +345,7 @@ impl SagaShard {
             aside: Vec::new(),
             unmovable: Vec::new(),
             apart: Apart::default(),
+            exacts: Exacts::default(),
             weight: 0,
             waiting: Batch::default(),
             settled_door: Vec::new(),

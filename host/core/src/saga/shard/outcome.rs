@@ -16,6 +16,8 @@ use crate::saga::event::{EventKind, StepDirection};
 use crate::saga::id::SagaKey;
 use crate::saga::records::{SagaCommit, SagaShardRecord};
 use crate::saga::state::Phase;
+use crate::streams::exact::ExactRefusal;
+use crate::streams::joint::JointAppends;
 use crate::time::Now;
 
 impl Writer for SagaShard {
@@ -33,6 +35,10 @@ impl Writer for SagaShard {
 
     fn too_large(&mut self, _: Now) -> Option<SagaKey> {
         self.commit_too_large()
+    }
+
+    fn refused(&mut self, refused: &[(usize, ExactRefusal)], now: Now) -> Option<()> {
+        self.fail_refused(refused, now.wall).then_some(())
     }
 
     fn resolve(&mut self, stored: &SagaShardRecord, _: Now, nonce: u64) -> Step<Self> {
@@ -65,7 +71,7 @@ impl Writer for SagaShard {
             journal: Vec::new(),
             writes: Vec::new(),
             messages: Vec::new(),
-            events: Vec::new(),
+            events: JointAppends::default(),
             door: Vec::new(),
         }))
     }
@@ -83,14 +89,21 @@ impl SagaShard {
     /// those behind them together again. One that was alone and too large all the same stands still until the next takeover, as it
     /// was committed last: it is answered here, and whoever asks something of it hears why.
     pub fn commit_too_large(&mut self) -> Option<SagaKey> {
-        let flight = self.flight.take()?;
+        let mut flight = self.flight.take()?;
         let only = flight.only_slot();
+        if only.is_some_and(|slot| flight.tried.contains_key(&slot)) {
+            self.fail_too_large(flight);
+            return None;
+        }
+        let slots: Vec<u64> = flight.tried.keys().copied().collect();
+        self.take_all_back(&mut flight, true);
         let aside = match flight.aside.as_slice() {
             [only] if flight.changes.is_empty() => Some(Arc::clone(only)),
             _ => None,
         };
         self.apart.refused(&flight);
-        self.undo(flight);
+        self.give_back(flight);
+        self.go_on(slots);
         if let Some(broken) = aside {
             self.aside.retain(|other| other.key != broken.key);
             self.unmovable.push(Arc::clone(&broken));
@@ -121,6 +134,7 @@ impl SagaShard {
     }
 
     fn apply(&mut self, flight: Flight) {
+        let slots: Vec<u64> = flight.tried.keys().copied().collect();
         self.record = flight.record;
         self.apart.tried(&flight);
         if !flight.aside.is_empty() {
@@ -161,6 +175,7 @@ impl SagaShard {
                 self.recent.push(self.record.beat, &running.tree);
             }
         }
+        self.go_on(slots);
     }
 
     /// Lets calls go out that are still wanted. What has been given up since isn't called: it had no effect.
@@ -188,8 +203,17 @@ impl SagaShard {
         }
     }
 
-    /// The commit never went in: what it held goes into the next one, before what has happened since.
-    fn undo(&mut self, flight: Flight) {
+    /// The commit never went in: what it held goes into the next one. Answers whose events number themselves may have met another writer
+    /// of their stream: each is tried by itself.
+    fn undo(&mut self, mut flight: Flight) {
+        let slots: Vec<u64> = flight.tried.keys().copied().collect();
+        self.take_all_back(&mut flight, true);
+        self.give_back(flight);
+        self.go_on(slots);
+    }
+
+    /// What a commit held waits again, before what has happened since.
+    pub(super) fn give_back(&mut self, flight: Flight) {
         self.aside.splice(..0, flight.aside);
         self.settled_door.splice(..0, flight.settled_door);
         let later = std::mem::replace(&mut self.waiting, flight.batch);
@@ -202,7 +226,8 @@ impl SagaShard {
             let entries = batch.entries.into_iter();
             entries.flat_map(|entry| entry.replies.into_iter().map(|(ticket, _)| ticket)).collect::<Vec<_>>()
         };
-        let waiting = tickets(std::mem::take(&mut self.waiting));
+        let mut waiting = tickets(std::mem::take(&mut self.waiting));
+        waiting.extend(self.exacts.recall());
         let out = self.flight.take().map_or_else(Vec::new, |flight| tickets(flight.batch));
         (waiting, out)
     }
@@ -221,8 +246,13 @@ mod tests {
     #[test]
     fn a_store_that_lost_a_commit_and_took_another_in_its_place_went_back() {
         let record = SagaShardRecord { token: 2, beat: 5, nonce: 7, floor: 0 };
-        let config =
-            SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: false };
+        let config = SagaShardConfig {
+            shard: ShardId(0),
+            tx_events: None,
+            limits: SagaLimits::default(),
+            rules: Rules::default(),
+            died: false,
+        };
         let takeover = SagaTakeover { record, ..SagaTakeover::default() };
         let mut shard = SagaShard::restore(config, takeover, |_| None, UnixMillis(0), 0.5).shard;
         let other = SagaShardRecord { nonce: 8, ..record };

@@ -47,6 +47,7 @@ impl SagaShard {
         now: UnixMillis,
         random: f64,
     ) -> Restored {
+        let died = config.died;
         let (found, mut broken) = replayed(&takeover);
         let mut shard = Self::empty(config, takeover.record, now);
         let mut found: Vec<Found> = found.into_values().collect();
@@ -74,11 +75,11 @@ impl SagaShard {
         let mut slots: Vec<u64> = shard.running.keys().copied().collect();
         slots.sort_unstable();
         let running = slots.iter().filter_map(|slot| Some((*slot, shard.running.get(slot)?)));
-        let plan = Plan::new(running, config.died, turn.now);
+        let plan = Plan::new(running, died, turn.now);
         for slot in slots {
             let fate =
                 |saga: SagaNumber, step: StepNumber| plan.calls.get(&(slot, saga, step)).copied().unwrap_or_default();
-            shard.work(slot, turn, None, |machine| machine.recover(config.died, fate));
+            shard.work(slot, turn, None, |machine| machine.recover(died, fate));
         }
         shard.trials = plan.trials;
         Restored { shard, broken }

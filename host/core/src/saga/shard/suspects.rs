@@ -184,6 +184,11 @@ impl SagaShard {
                 return;
             }
             let Some(half) = self.trials.next.pop_front() else { return };
+            // A tree whose exact commit is out takes no call before its fate is known: the half waits for it whole.
+            if half.steps.iter().any(|(slot, ..)| self.is_tried(*slot)) {
+                self.trials.next.push_front(half);
+                return;
+            }
             for (slot, saga, step) in half.steps {
                 if self.is_on_trial((slot, saga, step)) {
                     self.work(slot, turn, None, |machine| machine.call_again(saga, step));

@@ -1,11 +1,14 @@
 //! The rules of sagas, sentence by sentence, on a shard whose commits all go in.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod audit;
 mod begin;
 mod bytes;
 mod deaths;
 mod door;
+mod exact;
 mod messages;
+mod needs;
 mod operators;
 mod set_aside;
 mod signals;
@@ -46,10 +49,21 @@ struct Bench {
 }
 
 fn bench(steps: &str) -> Bench {
+    bench_of(steps, None)
+}
+
+/// Whose commits write audit events in the name of this host.
+fn bench_of(steps: &str, host: Option<&str>) -> Bench {
     let parsed = parse(&format!("name = \"d\"\n{steps}"), DefinitionFormat::Toml);
     let root = Arc::new(parsed.unwrap_or_else(|problems| panic!("{problems}")).definition);
     let limits = SagaLimits { input_bytes_max: 1_000, output_bytes_max: 1_000, ..SagaLimits::default() };
-    let config = SagaShardConfig { shard: ShardId(0), limits, rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: host.map(Arc::from),
+        limits,
+        rules: Rules::default(),
+        died: true,
+    };
     let shard = SagaShard::restore(config, SagaTakeover::default(), |_| None, T0, 0.5).shard;
     let definitions = Arc::new(DefinitionSet::new(root, Vec::new()));
     let default_retry = default_retry();
@@ -107,23 +121,9 @@ impl Bench {
     }
 
     fn new_saga(&self, key: SagaKey, input: &str, looked_up: u64) -> NewSaga {
-        NewSaga {
-            key,
-            caller_id: true,
-            at: self.at,
-            looked_up: Some(looked_up),
-            definitions: Arc::clone(&self.definitions),
-            version: None,
-            input: Json::parse(input).unwrap(),
-            deadline: None,
-            headers: Vec::new(),
-            envelope_id: None,
-            correlation_id: None,
-            traceparent: None,
-            plugins: Vec::new(),
-            default_retry: self.default_retry,
-            actor: None,
-        }
+        let (definitions, input) = (Arc::clone(&self.definitions), Json::parse(input).unwrap());
+        let new = NewSaga::new(key, definitions, input, self.default_retry);
+        NewSaga { caller_id: true, at: self.at, looked_up: Some(looked_up), ..new }
     }
 
     fn start_as(&mut self, input: &str, looked_up: u64) -> Result<SagaReply, SagaError> {

@@ -1,6 +1,7 @@
 //! A tree of sagas: how events change it, and what it says about itself.
 
 mod apply;
+mod needs;
 mod summary;
 
 pub use apply::step_of;

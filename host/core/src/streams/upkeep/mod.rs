@@ -107,6 +107,13 @@ impl Act {
         self.rest().map(|rest| rest.indexed).filter(|indexed| *indexed > before.indexed)
     }
 
+    /// Chunks that it writes and that may be merged.
+    pub fn small_chunks(&self, settings: MergeSettings) -> usize {
+        let is_small =
+            |write: &&StreamWrite| matches!(write, StreamWrite::PutChunk { chunk, .. } if !settings.is_sealed(chunk));
+        self.writes.iter().filter(is_small).count()
+    }
+
     /// What is kept of the stream after it, if that changes.
     pub(super) fn rest(&self) -> Option<StreamRest> {
         self.writes.iter().find_map(|write| match write {

@@ -21,6 +21,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::error::{InputError, InputResult};
 use crate::ids::{EventId, Tenant};
+use crate::seq_json::SeqJson;
 use crate::streams::event::{Body, Event, Op};
 use crate::streams::name::{StreamKey, StreamName};
 use crate::time::UnixMillis;
@@ -45,7 +46,7 @@ pub struct EnvelopeJson<'a> {
     #[schema(value_type = String)]
     pub stream: Cow<'a, str>,
     /// Its number there, from 1.
-    pub seq: u64,
+    pub seq: SeqJson,
     /// Kind of what changed.
     #[schema(value_type = String)]
     pub resource_type: Cow<'a, str>,
@@ -93,10 +94,12 @@ pub struct EnvelopeJson<'a> {
     pub resume_token: Option<Cow<'a, str>>,
 }
 
+/// A protobuf message with its type, as `google.protobuf.Any`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AnyPayload)]
 pub struct AnyJson<'a> {
+    /// `type.googleapis.com/` and the full name of the message's type.
     #[schema(value_type = String)]
     pub type_url: Cow<'a, str>,
     /// The message's protobuf in base64; empty if absent.
@@ -119,7 +122,7 @@ impl<'a> EnvelopeJson<'a> {
             event_id: event.id.as_str().into(),
             ts_ms: event.ts.0,
             stream: stream.name.as_str().into(),
-            seq,
+            seq: seq.into(),
             resource_type: event.resource_type.as_str().into(),
             resource_id: event.resource_id.as_str().into(),
             op: OpJson(event.op),
@@ -154,7 +157,7 @@ impl<'a> EnvelopeJson<'a> {
             content_type: owned(self.content_type),
             body: AnyJson::body(self.payload, self.payload_bytes)?,
         };
-        Ok((StreamKey { tenant, name: StreamName::new(&self.stream)? }, self.seq, event))
+        Ok((StreamKey { tenant, name: StreamName::new(&self.stream)? }, self.seq.into(), event))
     }
 
     /// As text of one line.

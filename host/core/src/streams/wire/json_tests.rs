@@ -22,7 +22,7 @@ fn an_envelope_is_one_line_with_numbers_names_and_base64() {
     assert_eq!(
         text(&event, Some("7")),
         concat!(
-            r#"{"event_id":"e-1","ts_ms":1700000000000,"stream":"task.node.1","seq":7,"resource_type":"TASK","#,
+            r#"{"event_id":"e-1","ts_ms":1700000000000,"stream":"task.node.1","seq":"7","resource_type":"TASK","#,
             r#""resource_id":"t-1","op":"UPDATE","schema_version":1,"content_type":"application/json","#,
             r#""payload_bytes":"ewp9","tenant":"acme","resume_token":"7"}"#
         )
@@ -46,7 +46,7 @@ fn it_is_read_strictly_and_says_what_is_wrong() {
     assert_eq!((stream.tenant.as_str(), seq, event.op, event.body), ("default", 1, Op::CREATE, Body::None));
     for (from, to, words) in [
         (r#""seq":1,"#, "", "missing field `seq`"),
-        (r#""seq":1"#, r#""seq":"1""#, "u64"),
+        (r#""seq":1"#, r#""seq":"one""#, "as text like"),
         (r#""create""#, r#""PURGE""#, "CREATE, UPDATE, DELETE"),
         (r#""create""#, "2147483648", "an operation"),
         (r#""op""#, r#""operation""#, "unknown field `operation`"),

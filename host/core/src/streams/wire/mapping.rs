@@ -110,6 +110,7 @@ impl Mapping {
             not_before: None,
             expires_at: None,
             statements: None,
+            replays: 0,
         };
         Ok(Delivery {
             message: Arc::new(message),

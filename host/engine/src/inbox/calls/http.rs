@@ -8,6 +8,7 @@ use waybill_core::ids::{ConsumerName, InboundId};
 use waybill_core::inbox::message::InboundMessage;
 use waybill_core::inbox::owner::Call;
 use waybill_core::inbox::verdict::{Leavings, StatusClass, Verdict, status_class};
+use waybill_core::json_text::readable;
 use waybill_core::message::Headers;
 use waybill_core::port::http_handler::{HandlerAnswer, HandlerPost};
 use waybill_core::port::transport::Fault;
@@ -93,8 +94,7 @@ fn escaped(text: &str) -> String {
 
 fn body(message: &InboundMessage) -> Bytes {
     // As it came, without a copy.
-    let text = std::str::from_utf8(&message.payload).ok();
-    let payload: Option<&RawValue> = text.and_then(|text| serde_json::from_str(text).ok());
+    let payload = readable(&message.payload);
     let payload_base64 = if payload.is_none() { shown_payload(false, &message.payload).1 } else { None };
     let body = Body {
         message_id: message.id.as_str(),

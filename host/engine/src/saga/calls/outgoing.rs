@@ -13,7 +13,7 @@ use waybill_core::port::participant::{StepDone, StepError};
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::call::{AnswerResult, Call, output_json};
 use waybill_core::saga::machine::{MessagePlace, message_id};
-use waybill_core::streams::records::DoorAppend;
+use waybill_core::streams::joint::JointAppends;
 use waybill_core::streams::wire::LeftEvent;
 
 use super::make::kept;
@@ -40,7 +40,7 @@ pub(super) fn taken(context: &Context, call: &Call, done: StepDone) -> Result<An
 }
 
 /// Events as they are appended, in the commit that records the step.
-fn events(context: &Context, call: &Call, events: Vec<StreamEvent>) -> Result<Vec<DoorAppend>, StepError> {
+fn events(context: &Context, call: &Call, events: Vec<StreamEvent>) -> Result<JointAppends, StepError> {
     let read = events.into_iter().enumerate().map(|(place, event)| {
         let fault = |error: InputError| refused(error.code(), format!("event {} that it left: {error}", place + 1));
         LeftEvent::read(event).map_err(fault)

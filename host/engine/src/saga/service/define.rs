@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use waybill_api::saga_definitions::DefinitionView;
-use waybill_core::port::saga::{Define, Defined, RunningElsewhere};
+use waybill_core::port::saga::{Define, Defined, DefinitionFormat, RunningElsewhere};
 use waybill_core::port::saga_store::DefinitionPut;
 use waybill_core::saga::definition::problem::{Problem, Severity};
 use waybill_core::saga::definition::{Action, Definition, DefinitionSet, Parsed, parse};
@@ -22,12 +22,30 @@ const RUNNING_MAX: usize = 1_000;
 /// Other versions that are told of one definition.
 const VERSIONS_MAX: usize = 1_000;
 
+/// What stands for the definitions that would be there when it is stored: of what they begin in turn nothing is known.
+fn stand_ins(define: &Define) -> Result<Vec<Arc<Definition>>, SagaError> {
+    let given = define.given.iter().filter(|_| define.dry_run);
+    let stand_in = |(name, version): &(String, u32)| {
+        let document = serde_json::json!({
+            "name": name, "version": version, "steps": [{ "name": "given", "action": "wait:signal" }],
+        });
+        Ok(Arc::new(parse(&document.to_string(), DefinitionFormat::Json)?.definition))
+    };
+    given.map(stand_in).collect()
+}
+
 impl Sagas {
     pub(super) async fn put_definition(&self, define: Define) -> Result<Defined, SagaError> {
         let parsed = parse(&define.text, define.format)?;
         let root = Arc::new(parsed.definition.clone());
         let below = self.shared.definitions.below(self.store(), &root).await?;
-        let lookup = |name: &str, version: Option<u32>| below.get(&(Arc::from(name), version)).cloned();
+        let given = stand_ins(&define)?;
+        let lookup = |name: &str, version: Option<u32>| {
+            let there = below.get(&(Arc::from(name), version)).cloned();
+            let is_it =
+                |one: &&Arc<Definition>| &*one.name == name && version.is_none_or(|version| version == one.version);
+            there.or_else(|| given.iter().find(is_it).cloned())
+        };
         DefinitionSet::resolve(Arc::clone(&root), Some(&parsed), lookup)?;
         let created = self.put(&root, &define).await?;
         let (running, running_count) = self.running_elsewhere(&root).await?;

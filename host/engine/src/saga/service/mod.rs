@@ -13,6 +13,7 @@
 //! | `list` | many, memory and rows merged |
 //! | `act` | what operators do; signals and replies |
 //! | `dead` | stuck ones, as dead letters |
+//! | `needs` | what running ones still need of a participant |
 
 mod act;
 mod dead;
@@ -20,6 +21,7 @@ mod define;
 mod history;
 mod list;
 mod lookup;
+mod needs;
 mod start;
 
 use std::sync::Arc;

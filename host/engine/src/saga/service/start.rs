@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use waybill_core::annotation::Annotation;
+use waybill_core::ids::check_chosen;
 use waybill_core::new_message::check_headers;
 use waybill_core::port::saga::{StartSaga, StartedSaga};
 use waybill_core::port::transport::PluginIdentity;
@@ -28,6 +29,7 @@ impl Sagas {
             return Err(SagaError::InputTooLarge { bytes, bytes_max });
         }
         let definitions = self.shared.definitions.set(self.store(), &start.definition, start.version).await?;
+        start.id.as_deref().map_or(Ok(()), check_chosen)?;
         let named = start.id.as_deref().map(SagaId::root).transpose()?;
         let now = self.now();
         let key = match &named {

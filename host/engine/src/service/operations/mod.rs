@@ -1,4 +1,4 @@
-//! Bulk acts on dead letters and on sagas: kept in the store, resumed after a crash, at a bounded rate, cancellable. Each
+//! Bulk acts on dead letters, on sagas and on messages: kept in the store, resumed after a crash, at a bounded rate, cancellable. Each
 //! remembers a cursor behind what it did.
 //!
 //! | file | holds |
@@ -6,9 +6,11 @@
 //! | `run` | the task that works on all of them |
 //! | `task` | what one does, and to what |
 //! | `dead` | on dead letters: in key order, so each key keeps its order, then on stuck sagas |
+//! | `messages` | on messages that wait, taken back or moved to another instant |
 //! | `sagas` | on sagas that haven't ended, newest start first, each once |
 
 mod dead;
+mod messages;
 mod run;
 mod sagas;
 mod task;
@@ -64,6 +66,7 @@ impl OperationService for Outbox {
             filter: request.filter,
             step: request.step,
             mode: request.mode,
+            not_before: request.not_before,
             tenant: request.tenant.map(|tenant| tenant.to_string()),
             rate: request.rate.unwrap_or(RATE_DEFAULT).clamp(1, RATE_MAX),
             reason: request.reason,
@@ -86,6 +89,7 @@ impl OperationService for Outbox {
         }
         let detail = serde_json::json!({
             "kind": operation.kind, "filter": operation.filter, "step": operation.step, "mode": operation.mode,
+            "not_before": operation.not_before,
             "matched": operation.matched, "rate": operation.rate, "reason": operation.reason,
         });
         let kind = if operation.kind == "replay" { "TxReplayRequested" } else { "OperationStarted" };

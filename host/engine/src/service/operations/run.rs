@@ -136,6 +136,7 @@ async fn go_through(progress: &mut Progress<'_>, stop: &AtomicBool) -> Result<Op
         Ok(None) => Ok(Some(OperationState::Done)),
         Ok(Some(Work::DeadLetters(task))) => each(&task, progress, stop).await,
         Ok(Some(Work::Sagas(task))) => each(&task, progress, stop).await,
+        Ok(Some(Work::Messages(task))) => each(&task, progress, stop).await,
         // Another build wrote it, or one that ran sagas: waiting would change nothing.
         Err(error) => {
             progress.operation.error = Some(error.to_string());

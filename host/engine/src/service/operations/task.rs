@@ -10,6 +10,7 @@ use waybill_core::time::UnixMillis;
 
 use super::Outbox;
 use super::dead::{DeadAct, DeadLetters};
+use super::messages::{CANCEL, RESCHEDULE, WaitingMessages};
 use super::sagas::OpenSagas;
 
 /// An act on many, as the runner takes it.
@@ -62,6 +63,7 @@ impl Outcome {
 pub(super) enum Work {
     DeadLetters(DeadLetters),
     Sagas(OpenSagas),
+    Messages(WaitingMessages),
 }
 
 impl Work {
@@ -79,6 +81,7 @@ impl Work {
             "kill" => sagas(SagaAct::Kill),
             "retry" => sagas(SagaAct::Retry { step: operation.step.clone(), mode: operation.mode.unwrap_or_default() }),
             "accept" => sagas(SagaAct::Accept),
+            CANCEL | RESCHEDULE => WaitingMessages::of(operation).map(|task| task.map(Self::Messages)),
             kind => Err(ServiceError::NotFound { what: Missing::OperationKind, id: kind.to_owned() }),
         }
     }
@@ -87,6 +90,7 @@ impl Work {
         match self {
             Self::DeadLetters(task) => task.count(outbox).await,
             Self::Sagas(task) => task.count(outbox).await,
+            Self::Messages(task) => task.count(outbox).await,
         }
     }
 }

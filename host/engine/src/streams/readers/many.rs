@@ -10,7 +10,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{EventPiece, EventsPage, Start, StreamError, SubscriptionEnd};
 use waybill_core::streams::limits::NAMED_STREAMS_MAX;
-use waybill_core::streams::name::StreamKey;
+use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::{FeedReader, FeedWants, PageLimits, Place, Ring, Selector, Token, page};
 use waybill_core::streams::rules::Rules;
 
@@ -52,8 +52,12 @@ async fn reader_of(
         }
         Start::Cursor(text) => resume(&Token::parse(text, scope, incarnation, shards).map_err(StreamError::Token)?),
         Start::Positions(had) if matches!(selector, Selector::Prefix(_)) => {
-            let had = had.iter().filter(|(name, _)| selector.may_take(name));
-            let had = had.map(|(name, seq)| (StreamKey { tenant: tenant.clone(), name: name.clone() }, *seq)).collect();
+            // A prefix never gives the histories of sagas, whose names may begin with it.
+            if let Some(name) = had.keys().find(|name| name.is_saga() || !selector.may_take(name)) {
+                return Err(StreamError::CursorStream(name.clone()).into());
+            }
+            let key = |name: &StreamName| StreamKey { tenant: tenant.clone(), name: name.clone() };
+            let had = had.iter().map(|(name, seq)| (key(name), *seq)).collect();
             check_positions(shared, &had, limits).await?;
             earliest().with_positions(had.into_iter().map(|(stream, seq)| (stream.name, seq)).collect())
         }

@@ -12,6 +12,7 @@ use waybill_core::ids::RelayName;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::stream_store::{RelayPage, RelaySlice, ShardOf};
 use waybill_core::port::transact::AuditEvent;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::records::FeedRecord;
 use waybill_core::streams::relay::Overtaken;
@@ -178,7 +179,9 @@ impl Actor {
             actor: self.shared.context.config.host.clone(),
             tenant: Some(stream.tenant.to_string()),
             object: name.to_string(),
-            detail: json!({"stream": stream.name.as_str(), "from": range.from, "to": range.to, "lost": range.lost}),
+            detail: json!({
+                "stream": stream.name.as_str(), "from": SeqJson(range.from), "to": SeqJson(range.to), "lost": range.lost,
+            }),
         };
         let context = Arc::clone(&self.shared.context);
         tokio::spawn(async move { crate::service::audit(&context, &event).await });

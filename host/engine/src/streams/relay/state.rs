@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use waybill_core::ids::RelayName;
 use waybill_core::port::service::streams::RelayState as State;
-use waybill_core::streams::records::{RelayNote, RelayWord};
+use waybill_core::streams::records::{RelayNote, RelayStop, RelayWord};
 
 /// What was said of a relay, and what it did by itself. One lock holds all of it: a stop and a resume that come together are one after the
 /// other.
@@ -18,8 +18,8 @@ struct Standing {
     noted: Option<RelayNote>,
     /// Why it stopped by itself.
     stopped: Option<String>,
-    /// The same as long as the store doesn't know of it, and with it the other hosts.
-    untold: Option<String>,
+    /// The same as long as it isn't known that the store knows of it, and with it the other hosts.
+    untold: Option<RelayStop>,
 }
 
 impl Standing {
@@ -44,17 +44,17 @@ impl Standing {
         true
     }
 
-    /// The store knows of a stop by this note. True: somebody who knew of it has had it go on since.
-    fn stop_is_noted(&mut self, reason: &str, note: RelayNote) -> bool {
-        if self.untold.as_deref() == Some(reason) {
+    /// The store knows of a stop, and this is what it notes then. True: somebody who knew of the stop has had it go on since.
+    fn stop_is_noted(&mut self, key: u64, note: RelayNote) -> bool {
+        if self.untold.as_ref().is_some_and(|untold| untold.key == key) {
             self.untold = None;
         }
-        let is_later = |noted: &RelayNote| noted.number > note.number && noted.stopped.is_none() && !noted.is_paused;
-        let is_resumed = self.untold.is_none() && self.noted.as_ref().is_some_and(is_later);
+        self.take_note(note);
+        // What it goes by now was said with the stop, or later.
+        let goes_on = |noted: &RelayNote| noted.stopped.is_none() && !noted.is_paused;
+        let is_resumed = self.untold.is_none() && self.noted.as_ref().is_some_and(goes_on);
         if is_resumed {
             self.stopped = None;
-        } else {
-            self.take_note(note);
         }
         is_resumed
     }
@@ -109,24 +109,24 @@ impl RelayState {
     pub fn stop_everywhere(&self, reason: String) {
         {
             let mut standing = self.standing.lock();
-            standing.untold = Some(reason.clone());
+            standing.untold = Some(RelayStop { key: rand::random(), reason: reason.clone() });
             standing.stopped = Some(reason);
         }
         self.bell.notify_one();
     }
 
     /// Has the store told of a stop that it doesn't know of. Answers why it stopped, and whether it goes on, for somebody who knew of that has
-    /// resumed it meanwhile; none = there was nothing to tell. Of two that told the store of one stop the second would undo a resume that
-    /// came in between: one waits for the other here.
+    /// resumed it meanwhile; none = there was nothing to tell. Where the answer is lost it is told again, under the key by which the store
+    /// knows it. Of two who would tell one waits for the other, so that the audit trail has it once.
     pub async fn tell_stop<E, F>(&self, note: impl FnOnce(RelayWord) -> F) -> Result<Option<(String, bool)>, E>
     where
         F: Future<Output = Result<RelayNote, E>>,
     {
         let _turn = self.telling.lock().await;
-        let Some(reason) = self.standing.lock().untold.clone() else { return Ok(None) };
-        let noted = note(RelayWord::Stop(reason.clone())).await?;
-        let is_resumed = self.standing.lock().stop_is_noted(&reason, noted);
-        Ok(Some((reason, is_resumed)))
+        let Some(stop) = self.standing.lock().untold.clone() else { return Ok(None) };
+        let noted = note(RelayWord::Stop(stop.clone())).await?;
+        let is_resumed = self.standing.lock().stop_is_noted(stop.key, noted);
+        Ok(Some((stop.reason, is_resumed)))
     }
 
     /// A shard has something to send and nothing in flight, or hasn't any more.
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn note(is_paused: bool, stopped: Option<&str>, number: u64) -> RelayNote {
-        RelayNote { is_paused, stopped: stopped.map(str::to_owned), number }
+        RelayNote { is_paused, stopped: stopped.map(str::to_owned), number, stops: Vec::new() }
     }
 
     fn named() -> RelayName {
@@ -274,6 +274,30 @@ mod tests {
         assert_eq!(is_resumed(&state, 8, stop_again).await, Some(false));
         assert_eq!((state.state(), state.reason().as_deref()), (State::Stopped, Some("another")));
         assert_eq!(is_resumed(&state, 10, || {}).await, Some(false), "that one is told next");
+    }
+
+    #[tokio::test]
+    async fn a_stop_whose_answer_was_lost_undoes_no_resume_when_it_is_told_again() {
+        let (state, store) = (RelayState::default(), Mutex::new(RelayNote::default()));
+        let say = |word: &RelayWord| {
+            let mut stands = store.lock();
+            *stands = std::mem::take(&mut *stands).after(word);
+            stands.clone()
+        };
+        for reason in ["a refusal", "a refusal", "another"] {
+            state.stop_everywhere(reason.to_owned());
+            let lost = state.tell_stop(|word| {
+                say(&word);
+                async { Err("the connection broke") }
+            });
+            assert_eq!(lost.await, Err("the connection broke"));
+            assert_eq!(state.state(), State::Stopped);
+            // Another host shows the stop, and is asked to resume.
+            let resumed = say(&RelayWord::Resume);
+            let told = state.tell_stop(|word| std::future::ready(Ok::<_, ()>(say(&word)))).await;
+            assert_eq!((told, store.lock().clone()), (Ok(Some((reason.to_owned(), true))), resumed));
+            assert_eq!(state.state(), State::Running);
+        }
     }
 
     #[tokio::test(start_paused = true)]

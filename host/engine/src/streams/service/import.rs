@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{ImportEvent, StreamAct, StreamActed, StreamError};
 use waybill_core::port::stream_store::StreamSlice;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::exact::{ExactAppend, ExactRefusal};
 use waybill_core::streams::records::Append;
 
@@ -53,7 +54,8 @@ impl Streams {
             })?;
             Ok(acted)
         };
-        let detail = json!({ "from": first, "to": acted.last, "left_out": left_out, "reason": act.reason });
+        let detail =
+            json!({ "from": SeqJson(first), "to": SeqJson(acted.last), "left_out": left_out, "reason": act.reason });
         self.audited(Asked::of_stream(OperatorAct::Import, act, detail), work, |_| Value::Null).await
     }
 }

@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::{RelayName, Tenant};
@@ -47,7 +46,7 @@ use waybill_core::streams::dead::OvertakenRange;
 use waybill_core::streams::name::StreamKey;
 use waybill_core::streams::reading::Selector;
 use waybill_core::streams::settings::StreamsSettings;
-use waybill_core::time::{SteadyClock, UnixMillis};
+use waybill_core::time::UnixMillis;
 
 use super::histories::{Histories, HistorySource};
 use super::meter::StreamMeter;
@@ -66,7 +65,6 @@ pub(crate) struct Streams {
     shared: Arc<Shared>,
     shards: Vec<StreamHandle>,
     admission: Arc<Admission>,
-    steady: Arc<Mutex<SteadyClock>>,
 }
 
 impl Streams {
@@ -93,7 +91,7 @@ impl Streams {
         let started = outbox.iter().map(|shard| StreamHandle::start(shard, Arc::clone(&shared)));
         let (shards, tasks) = started.unzip();
         let admission = Admission::new(context.config.waiting_messages_max, context.config.waiting_bytes_max);
-        (Arc::new(Self { shared, shards, admission, steady: Arc::default() }), tasks)
+        (Arc::new(Self { shared, shards, admission }), tasks)
     }
 
     /// Background work: what other hosts publish, who takes nothing, and what operators said at other hosts. It ends with the engine.
@@ -182,8 +180,7 @@ impl Streams {
 
     /// The clock that never goes back.
     fn steady_now(&self) -> UnixMillis {
-        let now = self.shared.context.clock.now();
-        self.steady.lock().at(now)
+        self.shared.context.steady_now()
     }
 
     /// Forgets about `limit` ids that are older than they are kept, as far as the wall clock says so, too.

@@ -3,6 +3,7 @@
 use serde_json::json;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{StreamAct, StreamActed, StreamError};
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::limits::UPKEEP_BYTES_MAX;
 
 use super::Streams;
@@ -23,12 +24,12 @@ impl Streams {
         if act.is_plan {
             return self.plan(act, before).await;
         }
-        let detail = json!({ "before": before, "reason": act.reason });
+        let detail = json!({ "before": before.map(SeqJson), "reason": act.reason });
         let (this, stream) = (self.clone(), act.stream.clone());
         let work = async move { this.shard_of(&stream)?.purge(stream.clone(), before).await };
         let asked = Asked::of_stream(kind, act, detail);
-        self.audited(asked, work, |acted| json!({ "events": acted.events, "first": acted.first, "last": acted.last }))
-            .await
+        let led_to = |acted: &StreamActed| json!({ "events": acted.events, "first": SeqJson(acted.first), "last": SeqJson(acted.last) });
+        self.audited(asked, work, led_to).await
     }
 
     /// What would go, of what is there now.

@@ -12,6 +12,7 @@ use waybill_core::port::service::streams::{
     RelayDetail, RelayLag, RelayStreamView, RelayView, SeekRequest, SeekTo, StreamError,
 };
 use waybill_core::port::stream_store::ShardOf;
+use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::owner::StreamOwner;
 use waybill_core::streams::records::RelayWord;
 use waybill_core::streams::settings::RelayPlan;
@@ -172,7 +173,7 @@ impl Streams {
         }
         let before = self.store().relay_slice(&relay, &stream, last, 1).await?.checkpoint;
         let detail = json!({
-            "stream": stream.name.as_str(), "from": before.upto, "to": upto,
+            "stream": stream.name.as_str(), "from": SeqJson(before.upto), "to": SeqJson(upto),
             "skipped": upto.saturating_sub(before.upto), "reason": reason,
         });
         let tenant = Some(stream.tenant.clone());

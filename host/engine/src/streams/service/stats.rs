@@ -1,7 +1,6 @@
 //! How streams do at this host.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use waybill_core::port::service::streams::StreamStats;
 use waybill_core::time::UnixMillis;
@@ -16,14 +15,14 @@ impl Streams {
             settings.relays.iter().map(|plan| shared.relays.of(&plan.name).overtaken.load(Ordering::Acquire));
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let (unnumbered, now) = (shared.meter.unnumbered(), self.steady_now());
-        let age = |since: UnixMillis| Duration::from_millis(now.0.saturating_sub(since.0));
+        let age_ms = |since: UnixMillis| now.0.saturating_sub(since.0);
         StreamStats {
             owned: self.shards.iter().filter(|shard| shard.is_owned()).count() as u64,
             shards: self.shards.len() as u64,
             appended: count(&shared.meter.appended_count),
             waiting: unnumbered.appends,
             door_rows: unnumbered.door_rows,
-            door_age: unnumbered.door_since.map(age),
+            door_age_ms: unnumbered.door_since.map(age_ms),
             readers: shared.readers.count() as u64,
             readers_max: settings.events.subscriptions_max as u64,
             lagged: count(&shared.meter.lagged_count),

@@ -28,8 +28,13 @@ fn chunk(from: u64, resources: &[&str]) -> Chunk {
     Chunk { from, last: from + events.len() as u64, total: 1, at: UnixMillis(1), events }
 }
 
-/// The numbers that are left of a stream once nothing more is to be done in it.
-async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chunk], held_turns: u64) -> Vec<u64> {
+/// What is left of a stream once nothing more is to be done in it.
+async fn kept_up(
+    upkeep: &mut Upkeep,
+    settings: &StreamsSettings,
+    chunks: &[Chunk],
+    held_turns: u64,
+) -> Vec<Arc<Chunk>> {
     let (store, mut writer, of, meter) = (MemoryStore::new(), Writer::new(), stream("a"), StreamMeter::new());
     let last = chunks.last().map_or(0, |chunk| chunk.last);
     let head = StreamHead { last, fed: last, bytes: 1 };
@@ -37,7 +42,8 @@ async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chun
     writes.extend(chunks.iter().map(|chunk| put_chunk(&of, chunk)));
     writer.write(&store, writes).await;
     let part = FeedPart { stream: of.clone(), from: 1, to: last };
-    upkeep.published(&Published { shard: SHARD, pos: 1, parts: vec![PublishedPart { part, chunks: None }] }, settings);
+    let chunks = Some(chunks.iter().cloned().map(Arc::new).collect());
+    upkeep.published(&Published { shard: SHARD, pos: 1, parts: vec![PublishedPart { part, chunks }] }, settings);
     for turn in 0..400 {
         tokio::time::advance(AGES_EVERY).await;
         let (stream, after, bytes_max) = match upkeep.next(NOW, settings) {
@@ -57,8 +63,11 @@ async fn kept_up(upkeep: &mut Upkeep, settings: &StreamsSettings, chunks: &[Chun
         }
     }
     let slice = store.stream_slice(&of, 0, ALL_BYTES).await.unwrap();
-    let chunks = slice.chunks.iter().filter_map(|stored| stored.chunk.as_ref().ok());
-    chunks.flat_map(|chunk| chunk.events.iter().map(|event| event.seq)).collect()
+    slice.chunks.into_iter().map(|stored| stored.chunk.unwrap()).collect()
+}
+
+fn seqs(chunks: &[Arc<Chunk>]) -> Vec<u64> {
+    chunks.iter().flat_map(|chunk| chunk.events.iter().map(|event| event.seq)).collect()
 }
 
 fn compacting() -> StreamsSettings {
@@ -74,7 +83,7 @@ async fn a_stream_with_more_resources_than_a_pass_may_hold_is_compacted_all_of_i
     let chunks =
         [chunk(0, &["a", "b", "c", "d"]), chunk(4, &["e", "f", "g", "h"]), chunk(8, &["h", "g", "f", "e", "d"])];
     let left = kept_up(&mut upkeep, &settings, &chunks, 0).await;
-    assert_eq!(left, [1, 2, 3, 9, 10, 11, 12, 13], "a, b and c alone would fill a pass");
+    assert_eq!(seqs(&left), [1, 2, 3, 9, 10, 11, 12, 13], "a, b and c alone would fill a pass");
     assert!(upkeep.latest.is_none() && upkeep.queue.is_empty());
 }
 
@@ -83,7 +92,24 @@ async fn what_a_relay_lacked_is_compacted_when_it_has_it_though_nothing_is_appen
     let mut upkeep = Upkeep::new(DueLooks::new(SHARD, 1));
     let chunks = [chunk(0, &["a", "b"]), chunk(2, &["a", "b"])];
     let left = kept_up(&mut upkeep, &compacting(), &chunks, 100).await;
-    assert_eq!(left, [3, 4]);
+    assert_eq!(seqs(&left), [3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_compaction_makes_small_of_sealed_chunks_is_merged_by_the_same_owner() {
+    let mut upkeep = Upkeep::new(DueLooks::new(SHARD, 1));
+    // Each has a resource of its own, and what the next chunk replaces.
+    let chunks: Vec<Chunk> = (0..MERGE_FAN as u64)
+        .map(|number| {
+            let own = format!("r{number}");
+            chunk(64 * number, &[&[own.as_str()][..], &["r"; 63]].concat())
+        })
+        .collect();
+    assert!(chunks.iter().all(|chunk| MergeSettings::default().is_sealed(chunk)));
+    let left = kept_up(&mut upkeep, &compacting(), &chunks, 0).await;
+    let own = (0..MERGE_FAN as u64).map(|number| 64 * number + 1);
+    assert_eq!(seqs(&left), own.chain([64 * MERGE_FAN as u64]).collect::<Vec<u64>>());
+    assert_eq!(left.len(), 1, "{left:?}");
 }
 
 /// Streams that an upkeep wants to read at once, of those to which chunks of so many events were just added.

@@ -151,11 +151,11 @@ async fn a_paused_table_sends_nothing_and_a_paused_transport_costs_no_attempt() 
     let row = tables.database.insert("a", "x");
     pass(seconds(60)).await;
     assert_eq!(tables.sent(row), 0);
-    host.outbox.pause("bus", "ann").await.unwrap();
+    host.outbox.pause("bus", "", "ann").await.unwrap();
     host.inbound.resume_source("orders", "ann").await.unwrap();
     pass(seconds(600)).await;
     assert_eq!((tables.sent(row), tables.database.row(row).attempts, tables.database.row(row).error), (0, 0, None));
-    host.outbox.resume("bus", "ann").await.unwrap();
+    host.outbox.resume("bus", "", "ann").await.unwrap();
     tables.until_published(&[row]).await;
 }
 

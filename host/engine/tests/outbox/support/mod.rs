@@ -12,7 +12,9 @@ use bytes::Bytes;
 use waybill_api::OutboxService;
 use waybill_api::messages::{Enqueued, MessageView};
 use waybill_api::status::{AuditView, CheckStatus};
+use waybill_core::audit::AuditQuery;
 use waybill_core::backoff::RetryPolicy;
+use waybill_core::glob::Glob;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::{MessageState, ServiceError};
@@ -141,8 +143,8 @@ impl Host {
 
     /// Audit events of one kind, oldest first.
     pub async fn audit_of(&self, kind: &str) -> Vec<AuditView> {
-        let mut events = self.outbox.audit(None, 10_000).await.unwrap();
-        events.retain(|event| event.kind == kind);
+        let query = AuditQuery { kind: Some(Glob::literal(kind)), ..AuditQuery::default() };
+        let mut events = self.outbox.audit(&query, None, 10_000).await.unwrap().items;
         events.reverse();
         events
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use waybill_core::audit::AuditQuery;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::{
@@ -296,7 +297,15 @@ impl TransactStore for Shim {
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.inner.audit(event).await
     }
-    async fn audit_tail(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<AuditEvent>, StoreError> {
-        self.inner.audit_tail(tenant, limit).await
+    async fn audit_lines(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<AuditEvent>, StoreError> {
+        self.inner.audit_lines(query, cursor, limit).await
+    }
+    async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.inner.purge_audit(before, limit).await
     }
 }

@@ -98,12 +98,12 @@ async fn a_paused_transport_gives_nothing_out_and_takes_settlements() {
     let host = start(&world).await;
     host.send([out("a"), out("b")]).await;
     let claimed = host.claim_one("w").await;
-    host.outbox.pause("external", "test").await.unwrap();
+    host.outbox.pause("external", "", "test").await.unwrap();
     assert!(host.claim("w").await.is_empty());
     pass(seconds(120)).await;
     assert!(host.claim("w").await.is_empty());
     assert!(host.settle(&claimed, acked()).await.applied);
-    let view = host.outbox.resume("external", "test").await.unwrap();
+    let view = host.outbox.resume("external", "", "test").await.unwrap();
     assert_eq!((view.breaker, view.plugin.plugin.as_str()), (Breaker::Closed, "external"));
     assert_eq!(texts(&host.claim("w").await), ["b"]);
 }

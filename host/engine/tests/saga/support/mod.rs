@@ -14,6 +14,7 @@ use waybill_api::OutboxService;
 use waybill_api::saga_node::StepView;
 use waybill_api::sagas::{SagaService, SagaView};
 use waybill_api::status::CheckStatus;
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::port::participant::Participant;
@@ -55,6 +56,8 @@ pub struct Host {
     pub engine: Engine,
     pub sagas: Arc<dyn SagaService>,
     pub outbox: Arc<dyn OutboxService>,
+    /// What its sagas call steps through.
+    pub participants: Arc<Participants>,
 }
 
 impl World {
@@ -117,8 +120,9 @@ impl World {
             dedup: memory.clone(),
             idempotency: memory.clone(),
         };
+        let participants = Arc::clone(&config.sagas.participants);
         let engine = Engine::start(config, stores, Arc::new(self.stepped.clone()));
-        Host { sagas: engine.sagas().unwrap(), outbox: engine.outbox(), engine }
+        Host { sagas: engine.sagas().unwrap(), outbox: engine.outbox(), participants, engine }
     }
 
     /// Messages that were delivered.
@@ -138,7 +142,7 @@ impl Host {
 
     pub async fn try_define(&self, text: &str, dry_run: bool) -> Result<Defined, SagaError> {
         let (text, format) = (text.to_owned(), DefinitionFormat::Toml);
-        self.sagas.define(Define { text, format, dry_run, actor: "ann".to_owned() }).await
+        self.sagas.define(Define { text, format, dry_run, given: Vec::new(), actor: "ann".to_owned() }).await
     }
 
     /// Defines a saga `s` of these steps, and starts one with id `one`.
@@ -213,7 +217,7 @@ impl Host {
     }
 
     pub async fn audit_kinds(&self) -> Vec<String> {
-        let mut events = self.outbox.audit(None, 1_000).await.unwrap();
+        let mut events = self.outbox.audit(&AuditQuery::default(), None, 1_000).await.unwrap().items;
         events.reverse();
         events.into_iter().map(|event| event.kind).filter(|kind| kind.starts_with("Saga")).collect()
     }

@@ -10,7 +10,7 @@ use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, Row};
 
 use super::bucket::{BucketKey, Form, Part, form_end};
-use super::find::{Reader, Snapshot, TRIES_MAX};
+use super::find::{Reader, Snapshot, Tries};
 use super::reads::Asker;
 use super::records;
 use crate::codec::inbox::seen::BucketHead;
@@ -30,14 +30,12 @@ pub async fn find(
     consumer: &ConsumerName,
     id: Fingerprint,
 ) -> Result<Option<SeenHit>, StoreError> {
-    let mut tries = 1;
+    let mut tries = Tries::default();
     loop {
         let mut spoilt = Spoilt::default();
         let found = try_find(store, shard, (consumer, id), &mut spoilt).await;
-        store.set_aside(spoilt).await;
-        match found {
-            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-            found => return found,
+        if let Some(found) = tries.end(store, spoilt, found).await {
+            return found;
         }
     }
 }

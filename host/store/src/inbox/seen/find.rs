@@ -26,7 +26,7 @@ use crate::store::SurrealStore;
 use crate::tables::INBOX_SEEN;
 
 /// Tries of a read that has to give way.
-pub(super) const TRIES_MAX: u32 = 5;
+const TRIES_MAX: u32 = 5;
 /// Records of one page of what was added to a bucket: each may hold a whole commit.
 const ADDED_PAGE: usize = 256;
 
@@ -59,6 +59,29 @@ impl<'s> Snapshot<'s> {
     }
 }
 
+/// A look at the seen set, again where it has to give way.
+#[derive(Default)]
+pub(super) struct Tries {
+    ended: u32,
+}
+
+impl Tries {
+    /// Sets aside what a try couldn't read. None: it has to give way, and there is another one.
+    pub async fn end<T>(
+        &mut self,
+        store: &SurrealStore,
+        spoilt: Spoilt,
+        found: Result<T, StoreError>,
+    ) -> Option<Result<T, StoreError>> {
+        store.set_aside(spoilt).await;
+        self.ended += 1;
+        match found {
+            Err(StoreError::Conflict(_)) if self.ended < TRIES_MAX => None,
+            found => Some(found),
+        }
+    }
+}
+
 /// What the seen set has of each id, in the order asked.
 pub async fn find(
     store: &SurrealStore,
@@ -66,14 +89,12 @@ pub async fn find(
     queries: &[SeenQuery],
     asker: Asker,
 ) -> Result<Vec<Option<SeenHit>>, StoreError> {
-    let mut tries = 1;
+    let mut tries = Tries::default();
     loop {
         let mut spoilt = Spoilt::default();
         let found = try_find(store, shard, queries, (asker, &mut spoilt)).await;
-        store.set_aside(spoilt).await;
-        match found {
-            Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
-            found => return found,
+        if let Some(found) = tries.end(store, spoilt, found).await {
+            return found;
         }
     }
 }

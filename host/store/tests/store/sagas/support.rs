@@ -43,7 +43,7 @@ impl Writer {
             record,
             journal,
             writes,
-            events: Vec::new(),
+            events: Default::default(),
             messages: Vec::new(),
             door: Vec::new(),
         }

@@ -143,6 +143,7 @@ pub async fn append_all(base: &str, shape: Shape) -> Result<Vec<Duration>> {
 async fn check(host: &Measured, shape: Shape) -> Result<()> {
     #[derive(Deserialize)]
     struct Kept {
+        #[serde(deserialize_with = "waybill_testkit::seq_json::read")]
         last_seq: u64,
     }
     let kept: Vec<Kept> = host.api.list("/v1/streams", &[("prefix", PREFIX)]).await?;

@@ -1,4 +1,5 @@
 // A handler: a paid order leaves a shipment. Change `shipment.js`.
+import "./console.js";
 import { shipment } from "./shipment.js";
 import { decode, encode } from "./utf8.js";
 

@@ -1,4 +1,5 @@
 // A participant with one step that can be undone. Change `reserve.js`, or add further steps to `steps`.
+import "./console.js";
 import { read, reserve } from "./reserve.js";
 import { encode } from "./utf8.js";
 

@@ -1,4 +1,5 @@
 // A source: takes messages off a queue over HTTP. Change `queue.js` and the requests into what your sender speaks.
+import "./console.js";
 import { send } from "waybill:plugin/http-blocking@0.1.0";
 import { remaining } from "waybill:plugin/control@0.1.0";
 import { delivery, fresh, read, takenOff } from "./queue.js";

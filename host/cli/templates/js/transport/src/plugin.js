@@ -1,4 +1,5 @@
 // A transport: posts each message to one URL. Change `request` and `outcome.js` into what your receiver speaks.
+import "./console.js";
 import { send } from "waybill:plugin/http-blocking@0.1.0";
 import { remaining } from "waybill:plugin/control@0.1.0";
 import { outcomeOf } from "./outcome.js";

@@ -56,7 +56,8 @@ impl Step<Stock> for Reserve {
     async fn execute(stock: &Stock, call: &StepCall, order: Order) -> Result<Done<Reservation>, StepError> {
         let reservation = reserve(&stock.config, order)?;
         // The key is the same on every attempt: a receiver can tell a repeat.
-        let message = Outgoing::json("bus:stock.reserved", &(call.idempotency_key(), &reservation.sku));
+        let message = Outgoing::json("bus:stock.reserved", &reservation)
+            .with_header("idempotency-key", call.idempotency_key());
         Ok(Output::from(reservation).with_message(message).into())
     }
 }

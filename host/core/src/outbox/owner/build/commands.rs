@@ -15,6 +15,7 @@ use crate::ids::{Place, Seq};
 use crate::message::{Message, Payload};
 use crate::outbox::records::{DeadLetter, DeadState, Done, DoneEnd, IdState, Parked, Scheduled, Segment};
 use crate::port::store::Write;
+use crate::tx_event::TxEventKind;
 
 /// Segments moved to quarantine with one commit: what they hold is up to 512 KiB each and counts with no commit.
 const QUARANTINED_MAX: usize = 2;
@@ -95,7 +96,7 @@ impl CommitBuilder<'_> {
                 }
                 let row = Arc::new(Parked {
                     place: dead.place,
-                    message: Arc::clone(&dead.message),
+                    message: Arc::new(dead.message.replayed()),
                     attempts: 0,
                     due: self.now.wall,
                     delay: Duration::ZERO,
@@ -103,6 +104,7 @@ impl CommitBuilder<'_> {
                     claimed: false,
                     history: dead.history.clone(),
                 });
+                self.note(TxEventKind::Replay, &dead.message, 0, Some(&dead.code));
                 self.put(Write::DeleteDead(dead.place.seq()));
                 self.put(Write::PutParked(Arc::clone(&row)));
                 self.flight.replayed.push(row);

@@ -21,6 +21,7 @@ use crate::message::Message;
 use crate::outbox::records::{AttemptOutcome, AttemptRecord, Done, HistoryChunk, ShardRecord};
 use crate::port::store::{OwnerCommit, Write};
 use crate::time::{Now, UnixMillis};
+use crate::tx_event::{TxEvent, TxEventKind, TxLog, TxRecordKey, TxSubject};
 
 /// Shares into which claimed segments are divided at most.
 const OPEN_SHARES_MAX: usize = 16;
@@ -43,6 +44,8 @@ struct CommitBuilder<'a> {
     record: ShardRecord,
     writes: Vec<Write>,
     flight: InFlight,
+    /// Audit events of what this commit does.
+    log: TxLog,
     /// History found in this commit, by segment.
     history: BTreeMap<Seq, Vec<Done>>,
     /// Claimed segments that lost a message.
@@ -66,14 +69,10 @@ struct CommitBuilder<'a> {
 
 /// A message on its way into a segment.
 enum Entering {
-    Ready {
-        message: Arc<Message>,
-        new_id: bool,
-    },
+    /// From the doorstep, or with a `new_id` of false from the schedule.
+    Ready { message: Arc<Message>, new_id: bool },
     /// A direct one; `slot` says where its id goes.
-    Direct {
-        slot: (usize, usize),
-    },
+    Direct { slot: (usize, usize) },
 }
 
 impl Owner {
@@ -91,6 +90,7 @@ impl Owner {
             record: record.clone(),
             writes: Vec::new(),
             flight: InFlight::new(nonce, record.clone(), now.mono),
+            log: TxLog::new(self.config.tx_events),
             history: BTreeMap::new(),
             touched: BTreeSet::new(),
             entering: BTreeMap::new(),
@@ -134,6 +134,15 @@ impl CommitBuilder<'_> {
             };
             self.writes.push(Write::PutHistory(Arc::new(chunk)));
         }
+        let key = TxRecordKey {
+            at: self.now.wall,
+            shard: self.owner.config.shard,
+            of: TxSubject::Message,
+            beat: before.beat + 1,
+            part: 0,
+        };
+        let records = std::mem::take(&mut self.log).records(key, &self.owner.config.host);
+        self.writes.extend(records.into_iter().map(Write::PutTxEvents));
         let beat_due = self.owner.beat_in(self.now.mono).is_zero();
         let is_needed = !self.writes.is_empty() || self.record != *before || beat_due;
         // A life that has ended in good order says nothing.
@@ -172,6 +181,17 @@ impl CommitBuilder<'_> {
             }
         }
         Built { commit: Some(commit), refused: self.refused }
+    }
+}
+
+impl CommitBuilder<'_> {
+    /// An audit event of a message.
+    fn note(&mut self, kind: TxEventKind, message: &Message, attempts: u32, code: Option<&str>) {
+        self.bytes += self.log.note(|| TxEvent {
+            attempts,
+            code: code.map(Arc::from),
+            ..TxEvent::plain(kind, &message.tenant, &message.id)
+        });
     }
 }
 

@@ -23,6 +23,7 @@ use crate::outbox::weight;
 use crate::port::store::Write;
 use crate::time::Monotonic;
 use crate::topic::Topic;
+use crate::tx_event::TxEventKind;
 
 impl CommitBuilder<'_> {
     pub(super) fn sequence(&mut self) {
@@ -153,6 +154,7 @@ impl CommitBuilder<'_> {
             holds_key: false,
             history: Vec::new(),
         };
+        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
         self.put(Write::PutDead(Arc::new(dead)));
     }
 
@@ -182,6 +184,7 @@ impl CommitBuilder<'_> {
             not_before: None,
             expires_at: None,
             statements: None,
+            replays: 0,
         };
         let dead = DeadLetter {
             place,
@@ -195,6 +198,7 @@ impl CommitBuilder<'_> {
             holds_key: false,
             history: Vec::new(),
         };
+        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
         self.put(Write::PutDead(Arc::new(dead)));
     }
 
@@ -265,6 +269,7 @@ impl CommitBuilder<'_> {
         let message = self.stored(message, place);
         let scheduled = Arc::new(Scheduled { shard: self.owner.config.shard, due, message });
         self.put_id(&scheduled.message, IdState::Scheduled { shard: scheduled.shard, due }, true);
+        self.note(TxEventKind::Begin, &scheduled.message, 0, None);
         self.writes.push(Write::PutScheduled(Arc::clone(&scheduled)));
         self.flight.scheduled_new.push(scheduled);
     }
@@ -323,7 +328,12 @@ impl CommitBuilder<'_> {
                 }
                 let index = u16::try_from(entries.len()).unwrap_or(u16::MAX);
                 let place = Place { shard: self.owner.config.shard, segment: first, index };
+                // One that was scheduled has begun then.
+                let begins = !matches!(source, Entering::Ready { new_id: false, .. });
                 let Some(message) = self.place_message(source, place) else { continue };
+                if begins {
+                    self.note(TxEventKind::Begin, &message, 0, None);
+                }
                 bytes += message.weight();
                 entries.push(Entry { index, message });
             }

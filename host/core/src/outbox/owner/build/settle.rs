@@ -13,6 +13,7 @@ use crate::message::Message;
 use crate::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, Segment};
 use crate::port::store::Write;
 use crate::port::transport::Fault;
+use crate::tx_event::TxEventKind;
 
 impl CommitBuilder<'_> {
     pub(super) fn settle(&mut self) {
@@ -71,8 +72,10 @@ impl CommitBuilder<'_> {
                 row.attempts = attempts;
                 row.due = due;
                 row.delay = delay;
+                let code = attempt.code.clone();
                 row.history = with_attempt(&slot.history, attempt);
                 let row = Arc::new(row);
+                self.note(TxEventKind::Retry, &message, attempts, code.as_deref());
                 self.put(Write::PutParked(Arc::clone(&row)));
                 self.leave(origin, place, &message.tenant);
                 parked = Some(row);
@@ -184,6 +187,7 @@ impl CommitBuilder<'_> {
         if dead.holds_key {
             self.flight.key_holders.push(Arc::clone(&dead));
         }
+        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
         self.put(Write::PutDead(dead));
         match origin {
             Origin::Parked => self.put(Write::DeleteParked(seq)),

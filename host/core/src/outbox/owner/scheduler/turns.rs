@@ -50,20 +50,27 @@ pub struct Turn {
 
 impl Scheduler {
     /// The tenant whose turn is next, with the oldest of its ready messages: as many as its weight allows, and while too many
-    /// of its messages wait for retries only such retries, or else those that hold some up.
+    /// of its messages wait for retries only such retries, or else those that hold some up. A tenant that may send nothing now,
+    /// as `allowed` says, is passed over.
     pub fn next_turn(
         &self,
         lane: Lane,
         weight: impl FnOnce(&Tenant) -> u32,
+        allowed: impl Fn(&Tenant) -> usize,
         is_stalled: impl Fn(Seq) -> bool,
     ) -> Option<NextTurn> {
         let queue = self.ready.get(&lane)?;
         let last = queue.turn.as_ref();
-        let goes_on = last.filter(|_| queue.left > 0).and_then(|last| queue.tenants.get_key_value(last));
-        let after =
-            || last.and_then(|last| queue.tenants.range::<Tenant, _>((Bound::Excluded(last), Bound::Unbounded)).next());
-        let (tenant, ready) = goes_on.or_else(after).or_else(|| queue.tenants.iter().next())?;
-        let quantum = if goes_on.is_some() { queue.left } else { TURN_MESSAGES * weight(tenant) as usize };
+        let goes_on = last.filter(|_| queue.left > 0).filter(|last| queue.tenants.contains_key(*last));
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let in_turn = queue.tenants.range::<Tenant, _>((after, Bound::Unbounded)).chain(queue.tenants.iter());
+        let mut candidates = goes_on.and_then(|last| queue.tenants.get_key_value(last)).into_iter().chain(in_turn);
+        let (tenant, ready, most) = candidates.find_map(|(tenant, ready)| {
+            let most = allowed(tenant);
+            (most > 0).then_some((tenant, ready, most))
+        })?;
+        let share = if goes_on == Some(tenant) { queue.left } else { TURN_MESSAGES * weight(tenant) as usize };
+        let quantum = share.min(most);
         let seqs = match self.has_too_many_retries(tenant) {
             false => ready.all.iter().take(quantum).copied().collect(),
             true if !ready.retries.is_empty() => ready.retries.iter().take(quantum).copied().collect(),
@@ -112,6 +119,12 @@ impl Scheduler {
                 queue.tenants.remove(tenant);
             }
         }
+    }
+
+    /// How many messages of a tenant are ready in a lane.
+    pub fn ready_of(&self, lane: Lane, tenant: &Tenant) -> usize {
+        let tenants = self.ready.get(&lane).map(|queue| &queue.tenants);
+        tenants.and_then(|tenants| tenants.get(tenant)).map_or(0, |ready| ready.all.len())
     }
 
     /// Ready messages of a lane, tenant by tenant.

@@ -35,6 +35,11 @@ pub enum StreamError {
     Token(#[from] TokenError),
     #[error("cursor {text:?} isn't one of this subscription: use the text of the last event's id, or none")]
     Cursor { text: String },
+    /// Its number says nothing of what a reader of a prefix gets.
+    #[error(
+        "the cursor names stream {0}, which this subscription doesn't read: leave it out, or subscribe to it by its name"
+    )]
+    CursorStream(StreamName),
     #[error("{0} isn't empty: events are imported into streams that never had one")]
     NotEmpty(StreamKey),
     /// An import has a number where this one, or one behind it, belongs.
@@ -63,7 +68,7 @@ impl StreamError {
             Self::Read(PageError::Expired { .. }) | Self::Expired => Code::EVENT_CURSOR_EXPIRED,
             Self::Read(PageError::Ahead { .. }) => Code::EVENT_CURSOR_AHEAD,
             Self::Read(PageError::Unreadable { .. }) | Self::Unreadable(_) => Code::STORAGE_CORRUPT,
-            Self::Token(_) | Self::Cursor { .. } => Code::EVENT_CURSOR,
+            Self::Token(_) | Self::Cursor { .. } | Self::CursorStream(_) => Code::EVENT_CURSOR,
             Self::NotEmpty(_) => Code::STREAM_NOT_EMPTY,
             Self::Seek { .. } | Self::NotRelayed { .. } => Code::RELAY_SEEK,
         }

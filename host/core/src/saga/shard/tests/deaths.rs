@@ -59,8 +59,13 @@ impl World {
             |commit: &super::SagaCommit| JournalRecord { beat: commit.record.beat, entries: commit.journal.clone() };
         let journal = bench.commits.iter().map(record).filter(|record| !record.entries.is_empty()).collect();
         let takeover = SagaTakeover { record: *bench.shard.record(), journal, ..SagaTakeover::default() };
-        let config =
-            SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died };
+        let config = SagaShardConfig {
+            shard: ShardId(0),
+            tx_events: None,
+            limits: SagaLimits::default(),
+            rules: Rules::default(),
+            died,
+        };
         let definitions = Arc::clone(&bench.definitions);
         let lookup = |hash: &DefinitionHash| definitions.by_hash(hash).cloned();
         let restored = SagaShard::restore(config, takeover, lookup, bench.now, 0.5);

@@ -11,7 +11,7 @@ use crate::saga::event::{Failure, StepDirection};
 use crate::saga::json::Json;
 use crate::saga::state::SagaState;
 use crate::streams::fixtures::append;
-use crate::streams::records::DoorAppend;
+use crate::streams::joint::{JointAppend, JointAppends};
 
 const BUS: &str = "[[steps]]\nname = \"a\"\naction = \"bus:stock.reserve\"\ncompensation = \"bus:stock.release\"\n";
 
@@ -35,7 +35,8 @@ fn a_bus_step_leaves_its_message_in_the_same_commit_and_a_reply_completes_it() {
 fn events_that_a_step_leaves_are_in_the_commit_that_records_it_and_in_no_other() {
     let mut bench = bench(&(step("a", "") + &step("b", "")));
     bench.start();
-    let left: Vec<DoorAppend> = vec![(ShardId(3), Arc::new(append("order", &["x", "y"])))];
+    let plain = JointAppend::Plain { shard: ShardId(3), append: Arc::new(append("order", &["x", "y"])) };
+    let left = JointAppends { list: vec![plain], ..JointAppends::default() };
     let answer = AnswerResult::Done { output: Json::null(), messages: Vec::new(), events: left.clone() };
     let before = bench.commits.len();
     let call = bench.answer("a", Answer::of(answer.clone()));
@@ -43,7 +44,7 @@ fn events_that_a_step_leaves_are_in_the_commit_that_records_it_and_in_no_other()
     assert!(!bench.commits[before].journal.is_empty(), "the state of the step");
     // The same answer again, when the step is done: it decides nothing, and leaves nothing.
     bench.answer_to(&call, Answer::of(answer));
-    let events: usize = bench.commits.iter().map(|commit| commit.events.len()).sum();
+    let events: usize = bench.commits.iter().map(|commit| commit.events.list.len()).sum();
     assert_eq!(events, 1);
 }
 

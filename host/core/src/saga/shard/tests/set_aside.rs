@@ -28,8 +28,13 @@ fn a_saga_without_its_beginning_is_set_aside_in_a_commit_and_the_journal_is_cut(
     bench.answer("a", done());
     let definitions = Arc::clone(&bench.definitions);
     let lookup = |hash: &DefinitionHash| definitions.by_hash(hash).cloned();
-    let config =
-        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     let takeover = found(&bench, bench.commits.get(1..).unwrap());
     let mut restored = SagaShard::restore(config, takeover.clone(), lookup, T0, 0.5);
     assert_eq!(restored.broken.iter().map(|broken| broken.key.clone()).collect::<Vec<_>>(), [key()]);
@@ -53,11 +58,16 @@ fn what_a_takeover_finds_before_a_saga_was_set_aside_is_of_no_use_to_it() {
     let mut bench = bench(&format!("{}{}", step("a", ""), step("b", "")));
     bench.start();
     bench.answer("a", done());
-    let config =
-        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     let takeover = found(&bench, &bench.commits);
     // Nobody knows its definition.
-    let mut restored = SagaShard::restore(config, takeover.clone(), |_| None, T0, 0.5);
+    let mut restored = SagaShard::restore(config.clone(), takeover.clone(), |_| None, T0, 0.5);
     let commit = restored.shard.build(7).unwrap();
     let mut later = takeover.clone();
     later.journal.push(JournalRecord { beat: commit.record.beat, entries: commit.journal });
@@ -77,8 +87,13 @@ fn the_id_of_a_saga_that_is_being_set_aside_begins_no_other_one() {
     let mut bench = bench(&step("a", ""));
     bench.start();
     let takeover = found(&bench, &bench.commits);
-    let config =
-        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     bench.shard = SagaShard::restore(config, takeover, |_| None, T0, 0.5).shard;
     let looked_up = bench.shard.record().beat;
     let refused = bench.start_as("{}", looked_up);
@@ -96,8 +111,13 @@ fn events_that_come_twice_are_passed_over_only_if_the_row_holds_them() {
     let whole = found(&bench, &bench.commits);
     let definitions = Arc::clone(&bench.definitions);
     let lookup = |hash: &DefinitionHash| definitions.by_hash(hash).cloned();
-    let config =
-        SagaShardConfig { shard: ShardId(0), limits: SagaLimits::default(), rules: Rules::default(), died: true };
+    let config = SagaShardConfig {
+        shard: ShardId(0),
+        tx_events: None,
+        limits: SagaLimits::default(),
+        rules: Rules::default(),
+        died: true,
+    };
     let row = Arc::new(rebuilt(&key(), &whole, lookup).unwrap());
     // A record that stood elsewhere when the saga went on from what was before it.
     let mut twice = whole.clone();
@@ -105,7 +125,7 @@ fn events_that_come_twice_are_passed_over_only_if_the_row_holds_them() {
     again.beat += 1;
     again.entries.iter_mut().for_each(|entry| entry.events.truncate(1));
     twice.journal.push(again);
-    let restored = SagaShard::restore(config, twice.clone(), lookup, T0, 0.5);
+    let restored = SagaShard::restore(config.clone(), twice.clone(), lookup, T0, 0.5);
     let [broken] = restored.broken.as_slice() else { panic!("{:?}", restored.broken) };
     assert!(broken.reason.contains("twice") && broken.entries.len() == 3, "{broken:?}");
     assert!(rebuilt(&key(), &twice, lookup).unwrap_err().contains("twice"));

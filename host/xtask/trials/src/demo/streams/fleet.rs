@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use waybill_testkit::api::{Api, Reply};
+use waybill_testkit::seq_json::SeqJson;
 
 use crate::demo::insistent::post;
 
@@ -88,7 +89,7 @@ pub struct Fleet {
 struct Answer {
     ids: Vec<String>,
     #[serde(default)]
-    seqs: Option<Vec<u64>>,
+    seqs: Option<Vec<SeqJson>>,
 }
 
 impl Fleet {
@@ -161,7 +162,7 @@ fn read(ids: Vec<String>, reply: Reply) -> Result<Vec<Acknowledged>> {
     let answer: Answer = serde_json::from_value(reply.body).context("reading the answer of an append")?;
     ensure!(answer.ids == ids, "{ids:?} were appended, and {:?} acknowledged", answer.ids);
     let seqs = match answer.seqs {
-        Some(seqs) => seqs.into_iter().map(Some).collect(),
+        Some(seqs) => seqs.into_iter().map(|SeqJson(seq)| Some(seq)).collect(),
         None => vec![None; ids.len()],
     };
     ensure!(seqs.len() == ids.len(), "{} events have {} numbers", ids.len(), seqs.len());

@@ -29,6 +29,7 @@ const UNAVAILABLE: u16 = 503;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Place {
     pub stream: String,
+    #[serde(deserialize_with = "waybill_testkit::seq_json::read")]
     pub seq: u64,
     #[serde(rename = "event_id")]
     pub id: String,

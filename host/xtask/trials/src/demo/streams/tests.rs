@@ -33,7 +33,9 @@ fn message(sequence: u64, place: &Place, task: &str) -> Stored {
             header("seq", &seq.to_string()),
             header("resource_id", task),
         ],
-        payload: json!({ "event_id": id, "stream": stream, "seq": seq, "resource_id": task }).to_string().into(),
+        payload: json!({ "event_id": id, "stream": stream, "seq": seq.to_string(), "resource_id": task })
+            .to_string()
+            .into(),
     }
 }
 

@@ -3,6 +3,9 @@
 //! Label values are bounded: routes by template, methods and statuses by what HTTP knows, tenants by
 //! [`crate::limits::TENANT_LABELS_MAX`] at scrape time.
 
+mod tables;
+mod units;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +18,9 @@ use waybill_core::code::Code;
 use crate::edge::method_label;
 use crate::error::ServerError;
 
-/// Upper bounds of histograms in milliseconds: from a commit group to a retry an hour later.
+pub use tables::{INBOX_METRICS, METRICS, OTHER_UNITS, PLUGIN_METRICS, SAGA_METRICS, SCRAPED, Table};
+
+/// Upper bounds of histograms in milliseconds: from a commit group to a retry an hour later. In seconds they are those of [`LONG`].
 const BUCKETS_MS: [f64; 19] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 10e3, 30e3, 60e3, 300e3, 900e3, 3600e3,
     86400e3,
@@ -23,174 +28,27 @@ const BUCKETS_MS: [f64; 19] = [
 /// Upper bounds of histograms in seconds: from a cached answer to the longest call.
 const BUCKETS_SECONDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+/// Histograms in seconds of what may wait for a retry, a person or another system, and not only for one call.
+const LONG: [&str; 5] = [
+    "tx_outbox_latency_seconds",
+    "tx_saga_step_latency_seconds",
+    "tx_saga_duration_seconds",
+    "tx_inbox_call_seconds",
+    "tx_inbox_latency_seconds",
+];
 /// Upper bounds of histograms in bytes.
 const BUCKETS_BYTES: [f64; 9] = [256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 67108864.0];
 /// Upper bounds of histograms that count things (changes of a commit).
 const BUCKETS_COUNT: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 5e3, 20e3];
-
-/// Names and help of a crate's metrics. Kinds follow from names: `_total` is a counter, a unit at the end of what is
-/// recorded many times a histogram, anything else a gauge.
-pub type Table = [(&'static str, &'static str)];
-
-/// Metrics of this server, counted as they happen.
-pub const METRICS: &Table = &[
-    ("waybill_http_requests_total", "Requests answered, by route template, method and status."),
-    (
-        "waybill_http_request_duration_seconds",
-        "Time from a request's head to its answer, by route template and method, in seconds.",
-    ),
-    ("waybill_http_connections", "Open connections."),
-    ("waybill_http_connections_cut_total", "Connections closed by the host, by reason."),
-    ("waybill_http_connections_shed_total", "Connections that found no place, by bound: all or peer."),
-    ("waybill_http_refusals_total", "Callers that were refused (401, 403, 421), by code and route template."),
-];
-
-/// Gauges that are counted when somebody scrapes.
-pub const SCRAPED: &Table = &[
-    ("waybill_build_info", "1, with the version as label."),
-    ("waybill_ready", "1 while no check of /readyz fails."),
-    ("waybill_scrape_complete", "0 when the outbox didn't answer in time and its depths are missing from this scrape."),
-    ("waybill_outbox_depth", "Messages by tenant, transport and state."),
-    (
-        "waybill_outbox_dead_counted_since_seconds",
-        "Unix time back to which dead letters were counted; absent while all are.",
-    ),
-    (
-        "waybill_outbox_scheduled_until_seconds",
-        "Unix time up to which scheduled messages were counted; absent while all are.",
-    ),
-    ("waybill_outbox_oldest_ready_seconds", "Age of the oldest message that could be sent, by tenant and transport."),
-    ("waybill_outbox_blocked", "Things that hold messages back, by kind."),
-    ("waybill_transport_breaker_state", "Breaker of a transport: 0 closed, 1 half-open, 2 open."),
-    ("waybill_transport_paused", "1 while an operator has paused the transport."),
-    ("waybill_transport_in_flight", "Messages being sent by the transport."),
-    ("waybill_inbox_unprocessed", "Messages received and not processed, by context."),
-    ("waybill_inbox_oldest_unprocessed_seconds", "Age of the oldest message received and not processed, by context."),
-    ("waybill_inbox_depth", "Messages of a consumer by state: in_hand, stored, orphan, suspect or dead."),
-    ("waybill_inbox_stored_max", "Stored messages of a consumer past which its sources wait."),
-    ("waybill_inbox_in_calls", "Messages of a consumer that are being handled."),
-    ("waybill_inbox_concurrency", "Messages of a consumer that may be handled at once."),
-    ("waybill_inbox_held", "1 while a consumer handles nothing: its handler asked for a pause, or can't be reached."),
-    ("waybill_table_unpublished", "Rows of outbox tables that aren't published, by context."),
-    (
-        "waybill_table_oldest_unpublished_seconds",
-        "Age of the oldest row of outbox tables that isn't published, by context.",
-    ),
-    ("waybill_table_failed", "Rows of outbox tables that stand failed, by context."),
-    ("waybill_source_paused", "1 while an operator has paused the source."),
-    ("waybill_source_unsettled", "Deliveries of a source that aren't settled."),
-    ("waybill_source_window", "Deliveries of a source that may be unsettled."),
-    ("waybill_source_lag", "Messages known to wait at a source's peer; absent where it doesn't tell."),
-    ("waybill_source_down", "1 while a source can't bring anything in: blocked or down."),
-    ("tx_saga_running", "Sagas in memory: running, waiting, paused or stuck."),
-    ("tx_saga_running_bytes", "Inputs and outputs of the sagas in memory."),
-    ("tx_saga_paused", "Sagas that are held."),
-    ("tx_saga_stuck", "Sagas stuck in a compensation: an operator has to act."),
-    ("tx_saga_timers", "Timers of sagas: retries, timeouts and deadlines."),
-    ("tx_saga_uncommitted", "Transitions of sagas that wait for a commit."),
-];
-
-/// Metrics of sagas, recorded by whoever runs them.
-pub const SAGA_METRICS: &Table = &[
-    ("tx_saga_started_total", "Sagas started, sub-sagas included, by tenant and definition."),
-    ("tx_saga_completed_total", "Sagas whose steps all succeeded, by tenant and definition."),
-    ("tx_saga_compensated_total", "Sagas that ended with all compensated, by tenant, definition and code."),
-    ("tx_saga_failed_total", "Sagas that ended failed, by tenant, definition and cause: killed, accepted or skipped."),
-    ("tx_saga_stuck_total", "Times that a saga got stuck in a compensation, by tenant and definition."),
-    ("tx_saga_steps_total", "Attempts of steps answered, by kind of action, direction and result."),
-    (
-        "tx_saga_step_latency_ms",
-        "Time from the call of an http: or fn: step to its answer, without waits for a turn, a retry or a reply, by \
-         definition, step and direction, in milliseconds.",
-    ),
-    (
-        "tx_saga_duration_ms",
-        "Time from a saga's start to its end, sub-sagas included, by definition and state, in milliseconds.",
-    ),
-];
-
-/// Metrics of the inbox and its sources, recorded by whoever runs them.
-pub const INBOX_METRICS: &Table = &[
-    ("tx_inbox_received_total", "Deliveries taken from a source."),
-    ("tx_inbox_redelivered_total", "Deliveries that their source says it delivered before."),
-    (
-        "tx_inbox_duplicates_total",
-        "Deliveries that a consumer had finished before (DUPLICATE_MESSAGE); nothing was handled.",
-    ),
-    ("tx_inbox_verdicts_total", "Answers of handlers, by consumer and verdict."),
-    (
-        "tx_inbox_processed_total",
-        "Messages that a consumer finished, by consumer and end: processed, duplicate or dead.",
-    ),
-    ("tx_inbox_retry_total", "Failed attempts that are tried again, by consumer and code."),
-    ("tx_inbox_dead_total", "Dead letters of the inbox, by consumer and code."),
-    ("tx_inbox_dlq_total", "Messages left on a DLQ subject, by consumer."),
-    (
-        "tx_inbox_stored_total",
-        "Messages stored, by consumer and cause: failed, or early (the window is nearly full, a deadline is near, its source brings it \
-         a few times more only, an operator replays it).",
-    ),
-    (
-        "tx_inbox_orphans_expired_total",
-        "Places in the order that were given up because their messages didn't come again.",
-    ),
-    ("tx_inbox_seen_reads_total", "Reads of the store to look ids up in the seen set, by consumer."),
-    (
-        "tx_inbox_seen_forgotten_total",
-        "Records of the seen set, with their notes, removed because all their ids were out of inbox.dedup_window.",
-    ),
-    ("tx_inbox_history_purged_total", "Records of finished messages removed after inbox.keep_done."),
-    ("tx_inbox_call_ms", "Time of calls to a handler, by consumer, in milliseconds."),
-    ("tx_inbox_latency_ms", "Time from the first delivery of a message to its end, by consumer, in milliseconds."),
-    ("waybill_source_pulls_total", "Calls that asked a source for messages, by source and result."),
-    ("waybill_source_settlements_total", "Deliveries settled at a source, by source and disposition."),
-    (
-        "waybill_source_lost_total",
-        "Deliveries that could not be settled any more, by source and cause: revoked, lost or session.",
-    ),
-    ("waybill_source_unsettled_bytes", "Payload bytes of a source's deliveries that aren't settled."),
-    ("waybill_source_overtaken_total", "Messages that a source's peer removed before they were read."),
-    ("waybill_source_claims_expired_total", "Rows of which a source's claim ran out before they were settled."),
-    ("waybill_source_made_anew_total", "How often what a source reads from was made anew."),
-    (
-        "waybill_source_place_lost_total",
-        "How often more of a source was unsettled than is followed, so that a restart begins where it stood before.",
-    ),
-    ("waybill_source_commits_total", "Commits of a shard's inbox, by result: applied, or the code of what failed."),
-    ("waybill_source_commit_seconds", "Time of one commit of a shard's inbox."),
-];
-
-/// Metrics of plugins, recorded by the sandbox.
-pub const PLUGIN_METRICS: &Table = &[
-    ("waybill_plugin_calls_total", "Calls into a plugin, by transport, plugin, generation and result."),
-    ("waybill_plugin_call_seconds", "Time of calls into a plugin, in seconds."),
-    ("waybill_plugin_traps_total", "Calls that trapped or ran out of time, by kind."),
-    ("waybill_plugin_restarts_total", "Instances opened again after a failure."),
-    ("waybill_plugin_cpu_microseconds_total", "CPU time of a plugin's instances, in microseconds."),
-    ("waybill_plugin_memory_bytes", "Linear memory of a plugin's instances."),
-    ("waybill_plugin_instances_open", "Instances that serve."),
-    ("waybill_plugin_breaker_state", "Instances whose breaker is open because they kept failing."),
-    ("waybill_plugin_denied_total", "Host calls refused because the grant doesn't cover them."),
-    ("waybill_plugin_limit_hits_total", "Times that a plugin met one of its limits, by limit."),
-    ("waybill_plugin_log_dropped_total", "Log lines dropped at the plugin's rate limit."),
-    ("waybill_plugin_metrics_dropped_total", "Metrics of a plugin dropped at its limit of names and labels."),
-    ("waybill_plugin_late_progress_total", "Outcomes told after their call was over."),
-    ("waybill_plugin_generation", "Generation of the transport's plugin that is live."),
-    ("waybill_plugin_swaps_total", "Changes of plugin, by transport and result: live or rejected."),
-    ("waybill_plugin_rollbacks_total", "Generations rolled back, by transport and cause: automatic or manual."),
-    ("waybill_backoff_decisions_total", "Delays asked of a backoff plugin."),
-    ("waybill_backoff_failures_total", "Answers of a backoff plugin that weren't usable; the built-in policy decided."),
-    ("waybill_backoff_memory_bytes", "Linear memory of a backoff plugin."),
-];
 
 /// Where metrics are recorded and rendered.
 #[derive(Clone)]
 pub struct MetricsHandle(PrometheusHandle);
 
 impl MetricsHandle {
-    /// Everything recorded, as Prometheus text.
+    /// Everything recorded, as Prometheus text, in the units in which it is shown.
     pub fn render(&self) -> String {
-        self.0.render()
+        units::shown(&self.0.render())
     }
 
     /// Drains histograms into their buckets. To be called now and then, so that memory stays flat without scrapes.
@@ -216,11 +74,16 @@ fn recorder() -> Result<PrometheusRecorder, ServerError> {
         ("_seconds", BUCKETS_SECONDS.as_slice()),
         ("_bytes", BUCKETS_BYTES.as_slice()),
         ("_writes", BUCKETS_COUNT.as_slice()),
+        ("_commit_sagas", BUCKETS_COUNT.as_slice()),
+        ("_commit_rows", BUCKETS_COUNT.as_slice()),
     ];
+    let long = BUCKETS_MS.map(|milliseconds| milliseconds / units::MS_PER_SECOND);
+    let by_suffix = by_suffix.into_iter().map(|(suffix, buckets)| (Matcher::Suffix(suffix.to_owned()), buckets));
+    let by_name = LONG.into_iter().map(|name| (Matcher::Full(name.to_owned()), long.as_slice()));
     let mut builder = PrometheusBuilder::new();
-    for (suffix, buckets) in by_suffix {
+    for (matcher, buckets) in by_suffix.chain(by_name) {
         builder = builder
-            .set_buckets_for_metric(Matcher::Suffix(suffix.to_owned()), buckets)
+            .set_buckets_for_metric(matcher, buckets)
             .map_err(|cause| ServerError::Metrics(cause.to_string()))?;
     }
     Ok(builder.build_recorder())
@@ -298,7 +161,8 @@ mod tests {
     #[test]
     fn names_are_unique_and_helped() {
         let mut seen = BTreeSet::new();
-        for (name, help) in [METRICS, SCRAPED, SAGA_METRICS, INBOX_METRICS, PLUGIN_METRICS].into_iter().flatten() {
+        let tables = [METRICS, SCRAPED, SAGA_METRICS, INBOX_METRICS, PLUGIN_METRICS, OTHER_UNITS];
+        for (name, help) in tables.into_iter().flatten() {
             assert!(seen.insert(name), "{name} twice");
             assert!(help.ends_with('.'), "{name}");
         }
@@ -310,18 +174,20 @@ mod tests {
         let recorder = recorder().unwrap();
         let handle = recorder.handle();
         metrics::with_local_recorder(&recorder, || {
-            describe(&[METRICS, &[("tx_outbox_latency_ms", "Time from enqueue.")]]);
-            histogram!("tx_outbox_latency_ms", "tenant" => "a").record(7.0);
+            describe(&[METRICS, &[("tx_outbox_latency_seconds", "Time from enqueue.")]]);
+            histogram!("tx_outbox_latency_seconds", "tenant" => "a").record(7.0);
+            histogram!("tx_saga_commit_rows").record(3.0);
             let (series, template) = (RouteSeries::default(), Arc::from("/v1/messages"));
             series.request(&template, &Method::POST, StatusCode::CREATED, Duration::from_millis(3));
         });
         let text = handle.render();
-        assert!(text.contains("tx_outbox_latency_ms_bucket{tenant=\"a\",le=\"10\"} 1"), "{text}");
+        assert!(text.contains("tx_outbox_latency_seconds_bucket{tenant=\"a\",le=\"10\"} 1"), "{text}");
+        assert!(text.contains("tx_saga_commit_rows_bucket{le=\"5\"} 1"), "{text}");
         assert!(text.contains(
             "waybill_http_request_duration_seconds_bucket{route=\"/v1/messages\",method=\"POST\",le=\"0.005\"} 1"
         ));
         assert!(text.contains("waybill_http_requests_total{route=\"/v1/messages\",method=\"POST\",status=\"201\"} 1"));
-        assert!(text.contains("# HELP tx_outbox_latency_ms Time from enqueue"));
+        assert!(text.contains("# HELP tx_outbox_latency_seconds Time from enqueue"));
     }
 
     /// Every metric name written in the host's code is in a table: one of ours, or one of `("name", "help")` pairs.
@@ -334,10 +200,11 @@ mod tests {
         }
         assert!(sources.len() > 20, "the sources weren't found");
         let texts: Vec<String> = sources.iter().map(|source| std::fs::read_to_string(source).unwrap()).collect();
-        let described: BTreeSet<&str> = texts.iter().flat_map(|text| pair_names(text)).collect();
+        let mut described: BTreeSet<&str> = texts.iter().flat_map(|text| pair_names(text)).collect();
+        described.extend(units::SHOWN.iter().map(|shown| shown.recorded));
         let (mut missing, mut recorded) = (BTreeSet::new(), BTreeSet::new());
         for (source, text) in sources.iter().zip(&texts) {
-            for name in macro_names(text) {
+            for name in macro_names(text.split("#[cfg(test)]").next().unwrap_or_default()) {
                 if !described.contains(name.as_str()) {
                     missing.insert(format!("{name} ({})", source.strip_prefix(host).unwrap().display()));
                 }

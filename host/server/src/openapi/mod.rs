@@ -1,14 +1,17 @@
 //! The OpenAPI document, made from the routes themselves.
 
+mod refine;
+
 use std::collections::BTreeMap;
 
 use http::Method;
+use serde_json::Value;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
-use waybill_api::list::List;
 use waybill_api::messages::MessageView;
 use waybill_core::annotation::Annotation;
 
@@ -18,6 +21,24 @@ use crate::problem::{PROBLEM_JSON, ProblemOut};
 
 /// Member of an operation that says what it needs.
 pub const PERMISSION: &str = "x-waybill-permission";
+
+/// What the operations are about, in the order in which a reader meets them.
+const TAGS: [(&str, &str); 14] = [
+    ("messages", "Messages of the outbox: sent, looked at, taken back."),
+    ("outbox", "How much waits, what holds it back, and what workers of your own claim and settle."),
+    ("dead letters", "What couldn't be delivered, handled or undone: looked at, replayed, edited, fenced off."),
+    ("operations", "One act on all that a filter matches."),
+    ("idempotency", "Keys under which something is done once."),
+    ("inbox", "Messages received for consumers."),
+    ("sources", "What brings messages in, and tables that are published."),
+    ("streams", "Streams of numbered events: appended, read, followed."),
+    ("relays", "Streams that are sent on to brokers."),
+    ("sagas", "Definitions, running sagas and their approvals."),
+    ("transports", "What delivers: paused, resumed, probed, provisioned."),
+    ("plugins", "The components behind transports: loaded anew, rolled back."),
+    ("quarantine", "Rows that can't be read: restored or dropped."),
+    ("system", "The host itself: health, metrics, configuration, audit."),
+];
 
 /// The document without paths.
 pub(crate) fn base() -> OpenApi {
@@ -32,7 +53,8 @@ pub(crate) fn base() -> OpenApi {
         .build();
     // A token, or none where the host asks for none.
     let security = [SecurityRequirement::new::<_, [&str; 0], &str>("bearer", []), SecurityRequirement::default()];
-    let mut api = OpenApiBuilder::new().info(info).security(Some(security)).build();
+    let tags = TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build());
+    let mut api = OpenApiBuilder::new().info(info).tags(Some(tags)).security(Some(security)).build();
     let components = api.components.get_or_insert_default();
     let bearer = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
@@ -44,12 +66,12 @@ pub(crate) fn base() -> OpenApi {
 }
 
 /// The document as clients get it, for the golden file and for `waybill` itself.
-pub fn document() -> OpenApi {
+pub fn document() -> Value {
     completed(crate::routes::all().split_for_parts().1)
 }
 
 /// The routes' document with what the types behind it don't say.
-pub(crate) fn completed(mut api: OpenApi) -> OpenApi {
+pub(crate) fn completed(mut api: OpenApi) -> Value {
     let schemas = &mut api.components.get_or_insert_default().schemas;
     let (message, new_message) = (MessageView::name(), NewMessageJson::name());
     for (name, describe) in
@@ -59,16 +81,9 @@ pub(crate) fn completed(mut api: OpenApi) -> OpenApi {
             name_annotations(object, describe);
         }
     }
-    // A list has a copy of what it lists.
-    let list = format!("{}_{message}", List::<MessageView>::name());
-    if let Some(RefOr::T(Schema::Object(list))) = schemas.get_mut(&list)
-        && let Some(RefOr::T(Schema::Array(items))) = list.properties.get_mut("items")
-        && let ArrayItems::RefOrSchema(item) = &mut items.items
-        && let RefOr::T(Schema::Object(object)) = &mut **item
-    {
-        name_annotations(object, Annotation::view_doc);
-    }
-    api
+    let mut document = serde_json::to_value(api).unwrap_or_default();
+    refine::refine(&mut document);
+    document
 }
 
 type Describe = fn(Annotation) -> &'static str;
@@ -138,7 +153,7 @@ mod tests {
 
     #[test]
     fn every_operation_says_what_it_needs() {
-        let api = document();
+        let api = crate::routes::all().split_for_parts().1;
         let operations = operations(&api);
         assert!(operations.len() > 25);
         for operation in operations {

@@ -1,4 +1,6 @@
-//! Event streams, played: what is asked is noted, and what they hold is told by the tests that use them.
+//! Event streams, played: what is asked is noted, and what subscriptions give is told by the tests that use them.
+
+#![allow(clippy::unwrap_used, reason = "its names and ids are written here")]
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -21,28 +23,39 @@ use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::{PageError, Selector};
 use waybill_core::time::UnixMillis;
 
-use crate::fake_inbound::Served;
-use crate::support::NOW;
+type Served<T> = Result<T, ServiceError>;
 
 /// What a subscription gives, one after the other; behind the last it was lagging.
-pub type Script = VecDeque<Result<Vec<EventPiece>, SubscriptionEnd>>;
+type Script = VecDeque<Result<Vec<EventPiece>, SubscriptionEnd>>;
 
-/// Streams `task` with 3 to 5 of 5 events, and `hidden` with its first.
-#[derive(Default)]
+/// When all of it happened.
+const AT: UnixMillis = UnixMillis(1_764_201_600_000);
+
+/// Streams with events 3 to 5 of 5, and one relay, `bus`. There is no stream `gone`, and no relay of that name.
 pub struct FakeStreams {
     calls: Mutex<Vec<String>>,
-    /// What the next subscription gives; none = an event of `task` and one of `hidden`.
-    pub script: Mutex<Option<Script>>,
+    appended: Mutex<Vec<EventInput>>,
+    scripts: Mutex<VecDeque<Script>>,
+    /// Names on each page of the list of streams.
+    listed: Vec<Vec<&'static str>>,
     /// A subscription waits at the end of its script.
     pub waits: Mutex<bool>,
     pub cut: Arc<Notify>,
+}
+
+impl Default for FakeStreams {
+    /// With `hidden` and `task`, on two pages of the list.
+    fn default() -> Self {
+        let page = vec!["hidden", "task"];
+        Self::listing(vec![page.clone(), page])
+    }
 }
 
 /// An event of a stream of this tenant.
 pub fn piece(tenant: &str, stream: &str, seq: u64) -> EventPiece {
     let event = Event {
         id: EventId::new(format!("e-{seq}")).unwrap(),
-        ts: NOW,
+        ts: AT,
         resource_type: "TASK".into(),
         resource_id: format!("t-{seq}"),
         op: Op::CREATE,
@@ -67,9 +80,37 @@ fn key(tenant: &str, stream: &str) -> StreamKey {
 }
 
 impl FakeStreams {
+    /// With these names on the pages of the list of streams.
+    pub fn listing(listed: Vec<Vec<&'static str>>) -> Self {
+        Self {
+            calls: Mutex::default(),
+            appended: Mutex::default(),
+            scripts: Mutex::default(),
+            listed,
+            waits: Mutex::new(false),
+            cut: Arc::default(),
+        }
+    }
+
     /// Takes what was asked so far.
     pub fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.calls.lock())
+    }
+
+    /// Takes the events that were appended so far.
+    pub fn appended(&self) -> Vec<EventInput> {
+        std::mem::take(&mut self.appended.lock())
+    }
+
+    /// What the next subscription gives that has no script yet. Without one it gives an event of `task` and one of `hidden`.
+    pub fn plays(&self, script: impl IntoIterator<Item = Result<Vec<EventPiece>, SubscriptionEnd>>) {
+        self.scripts.lock().push_back(script.into_iter().collect());
+    }
+
+    fn page(&self, cursor: Option<&str>) -> (&[&'static str], bool) {
+        let at = usize::from(cursor.is_some());
+        let names = self.listed.get(at).map(Vec::as_slice).unwrap_or_default();
+        (names, at + 1 < self.listed.len())
     }
 
     fn record(&self, call: String) {
@@ -93,13 +134,13 @@ impl FakeStreams {
                 state: RelayState::Running,
                 reason: Some("10.0.0.7 asks for a pause".into()),
                 streams_behind: 2,
-                lag_events: 7,
-                lag: Some(std::time::Duration::from_millis(1_500)),
+                lag_events: 1_234,
+                lag: Some(std::time::Duration::from_secs(90)),
                 in_flight: 1,
                 delivered: 40,
                 refused: 0,
                 overtaken: 0,
-                tenants: [("acme", 1, 3), ("secret", 1, 4)]
+                tenants: [("acme", 1, 3), ("secret", 1, 1_231)]
                     .map(|(tenant, streams, events)| (Tenant::new(tenant).unwrap(), RelayLag { streams, events }))
                     .into(),
             }),
@@ -120,11 +161,10 @@ impl StreamService for FakeStreams {
     async fn append(&self, request: AppendRequest) -> Served<Appended> {
         let AppendRequest { stream, events, expected_seq } = request;
         self.record(format!("append {stream} {} {expected_seq:?}", events.len()));
-        let ids = events
-            .iter()
-            .enumerate()
-            .map(|(at, event)| event.id.clone().unwrap_or_else(|| EventId::new(format!("made-{at}")).unwrap()));
+        let made = |at| EventId::new(format!("made-{at}")).unwrap();
+        let ids = events.iter().enumerate().map(|(at, event)| event.id.clone().unwrap_or_else(|| made(at)));
         let ids: Vec<_> = ids.collect();
+        self.appended.lock().extend(events);
         match (stream.name.as_str(), expected_seq) {
             ("slow", _) => Ok(Appended::Accepted { ids }),
             (_, Some(expected)) if expected != 5 => {
@@ -136,10 +176,12 @@ impl StreamService for FakeStreams {
     async fn import(&self, act: &StreamAct, events: Vec<ImportEvent>) -> Served<StreamActed> {
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
         self.record(format!("import {} {seqs:?} [{}] {}", act.stream, act.reason, act.actor));
-        let last = seqs.last().copied().unwrap_or_default();
-        Ok(StreamActed { events: seqs.len() as u64, first: 1, last, left_out: last - seqs.len() as u64 })
+        let (first, last) = (seqs.first().copied().unwrap_or_default(), seqs.last().copied().unwrap_or_default());
+        let events = seqs.len() as u64;
+        Ok(StreamActed { events, first, last, left_out: last + 1 - first - events })
     }
-    /// Event 5 is a delete that was dropped: pages before it say so in their cursor.
+    /// Event 5 is a delete that was dropped: pages before it say so in their cursor. A page has two events at most, as pages of large
+    /// events are shorter than what is asked for.
     async fn read_stream(&self, stream: &StreamKey, after: Option<&str>, limit: u64) -> Served<StreamPage> {
         self.record(format!("read_stream {stream} {after:?} {limit}"));
         Self::known(stream)?;
@@ -153,7 +195,7 @@ impl StreamService for FakeStreams {
             Some(after) if after > 5 => Err(StreamError::from(PageError::Ahead { after, last: 5 }).into()),
             after => {
                 let from = after.unwrap_or(2) + 1;
-                let upto = 5.min(from + limit - 1);
+                let upto = 5.min(from + limit.min(2) - 1);
                 let piece = |seq| piece(stream.tenant.as_str(), stream.name.as_str(), seq);
                 Ok(StreamPage {
                     events: (from..=upto).map(piece).collect(),
@@ -173,8 +215,9 @@ impl StreamService for FakeStreams {
         limit: u64,
     ) -> Served<EventsPage> {
         self.record(format!("read_many {tenant} {selector:?} {cursor:?} {limit}"));
-        let events = ["hidden", "task"].map(|name| piece(tenant.as_str(), name, 1));
-        Ok(EventsPage { events: events.to_vec(), next_cursor: cursor.is_none().then(|| "next".to_owned()) })
+        let (names, has_more) = self.page(cursor);
+        let events = names.iter().map(|name| piece(tenant.as_str(), name, 1)).collect();
+        Ok(EventsPage { events, next_cursor: has_more.then(|| "next".to_owned()) })
     }
     async fn streams(
         &self,
@@ -184,8 +227,10 @@ impl StreamService for FakeStreams {
         limit: usize,
     ) -> Served<Page<StreamSummary>> {
         self.record(format!("streams {tenant} {prefix:?} {cursor:?} {limit}"));
-        let items = ["hidden", "task"].map(|name| summary(tenant, name)).to_vec();
-        Ok(Page { items, next_cursor: cursor.is_none().then(|| "task".to_owned()) })
+        let (names, has_more) = self.page(cursor);
+        let named = names.iter().filter(|name| name.starts_with(prefix));
+        let items = named.map(|name| summary(tenant, name)).collect();
+        Ok(Page { items, next_cursor: has_more.then(|| "task".to_owned()) })
     }
     async fn stream(&self, stream: &StreamKey) -> Served<StreamDetail> {
         self.record(format!("stream {stream}"));
@@ -208,7 +253,7 @@ impl StreamService for FakeStreams {
         }
         let events =
             || VecDeque::from([Ok(vec![piece(tenant.as_str(), "task", 4), piece(tenant.as_str(), "hidden", 5)])]);
-        let script = self.script.lock().take().unwrap_or_else(events);
+        let script = self.scripts.lock().pop_front().unwrap_or_else(events);
         let (waits, cut) = (*self.waits.lock(), Arc::clone(&self.cut));
         Ok(Box::new(FakeSubscription { script, waits, cut, cursor: None }))
     }
@@ -259,19 +304,25 @@ impl StreamService for FakeStreams {
     ) -> Served<Page<OvertakenRange>> {
         let of = tenant.map_or("all", Tenant::as_str);
         self.record(format!("overtaken {name} of {of} {cursor:?} {limit}"));
-        let range = |tenant: &str, from| OvertakenRange {
-            stream: key(tenant, "task"),
-            from,
-            to: from + 2,
-            at: UnixMillis(1_764_201_600_000),
-        };
+        let range = |tenant: &str, from| OvertakenRange { stream: key(tenant, "task"), from, to: from + 2, at: AT };
         let mut items = vec![range("acme", 1), range("secret", 4)];
         items.retain(|range| tenant.is_none_or(|tenant| range.stream.tenant == *tenant));
         Ok(Page { items, next_cursor: None })
     }
     async fn stream_stats(&self) -> Served<StreamStats> {
-        let door_age = Some(std::time::Duration::from_secs(5));
-        Ok(StreamStats { readers: 7, door_rows: 3, door_age, ..StreamStats::default() })
+        Ok(StreamStats {
+            owned: 4,
+            shards: 16,
+            waiting: 2,
+            door_rows: 3,
+            door_age_ms: Some(5_000),
+            readers: 7,
+            readers_max: 7_500,
+            lagged: 1,
+            ring_bytes: 20_480,
+            replay_bytes: 10_240,
+            ..StreamStats::default()
+        })
     }
 }
 

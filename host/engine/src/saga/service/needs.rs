@@ -1,0 +1,48 @@
+//! What running sagas still need of a participant: a plugin that is to take another's place has to serve it.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use waybill_core::port::participant::Direction;
+use waybill_core::port::step_needs::{NeededStep, StepNeeds};
+use waybill_core::saga::id::SagaKey;
+use waybill_core::step_address::StepAddress;
+
+use super::Sagas;
+use crate::commit::Condition;
+use crate::saga::mail::MemoryQuery;
+
+#[async_trait]
+impl StepNeeds for Sagas {
+    async fn needed(&self, participant: &str) -> Result<Vec<NeededStep>, String> {
+        let mut needs: HashMap<(String, Direction), (u64, SagaKey)> = HashMap::new();
+        for shard in &self.shards {
+            // Another host calls its own participants.
+            if matches!(shard.condition(), Condition::Observing { .. } | Condition::Released) {
+                continue;
+            }
+            let found = shard.query(|reply| MemoryQuery::Needs { participant: participant.to_owned(), reply }).await;
+            let unknown = || format!("the sagas of shard {} are being taken over", shard.shard.0);
+            for ((address, way), (sagas, example)) in found.ok_or_else(unknown)? {
+                if !self.leads_to(&address, participant) {
+                    continue;
+                }
+                let need = needs.entry((address.step, way.direction())).or_insert_with(|| (0, example.clone()));
+                need.0 = need.0.saturating_add(sagas);
+                need.1 = example.min(need.1.clone());
+            }
+        }
+        let of = |((step, way), (sagas, example))| NeededStep { step, way, sagas, example };
+        let mut needed: Vec<NeededStep> = needs.into_iter().map(of).collect();
+        needed.sort_by(|a, b| (&a.step, b.way.as_str()).cmp(&(&b.step, a.way.as_str())));
+        Ok(needed)
+    }
+}
+
+impl Sagas {
+    /// Whether an address names this participant, or names none and this one is the only one that serves the step now.
+    fn leads_to(&self, address: &StepAddress, participant: &str) -> bool {
+        address.participant.is_some()
+            || self.shared.context.config.sagas.participants.at(address).is_ok_and(|(at, _)| at.name() == participant)
+    }
+}

@@ -1,0 +1,101 @@
+//! Clients that others' tools make of `/openapi.json`, with all that these tools need pinned in `tests/clients`: generated, compiled, and used
+//! against a running host.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::process::Command;
+use waybill_testkit::api::Api;
+use waybill_testkit::process::{Host, Launch, binary};
+use waybill_testkit::toolchains;
+
+use crate::monitoring::receiver;
+
+/// Far longer than anything here takes: a broken tool must not hang the suite.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+fn client(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(path)
+}
+
+/// Where tools are kept between runs.
+fn tools(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("toolchains").join(name)
+}
+
+/// A host, a topic that is refused, and the document beside them.
+struct Scene {
+    host: Host,
+    api: Api,
+    topic: String,
+    dir: tempfile::TempDir,
+    document: PathBuf,
+}
+
+impl Scene {
+    async fn open() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = "[store]\nurl = \"surrealkv://./data\"\n";
+        let (host, api) = Host::ready(&Launch::prepare(binary().unwrap(), dir.path(), config).unwrap()).await.unwrap();
+        let document = dir.path().join("openapi.json");
+        std::fs::write(&document, api.get("/openapi.json", &[]).await.unwrap().body.to_string()).unwrap();
+        let topic = format!("{}/refuse", receiver().await);
+        Self { host, api, topic, dir, document }
+    }
+}
+
+/// Runs a program to its end and gives all that it wrote.
+async fn run(command: &mut Command) -> String {
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let Output { status, stdout, stderr } = tokio::time::timeout(PATIENCE, running).await.expect("it ends").unwrap();
+    let words = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?} ended with {status}: {words}");
+    words
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_made_for_python_sends_reads_and_replays() {
+    let requirements = client("python/requirements.txt");
+    let programs = toolchains::environment(&tools("openapi-python"), &requirements, None);
+    let programs = programs.unwrap_or_else(|error| panic!("{error}"));
+    let scene = Scene::open().await;
+    let package = scene.dir.path().join("waybill_client");
+    let mut generate = Command::new(programs.join("openapi-python-client"));
+    generate.args(["generate", "--meta", "none", "--config"]).arg(client("python/config.yaml"));
+    let words = run(generate.arg("--path").arg(&scene.document).arg("--output-path").arg(&package)).await;
+    // What it can't send are bodies that aren't JSON. Whatever it can't model would be missing from the client.
+    let is_complaint = |line: &str| ["Unable", "removal", "Could not"].iter().any(|word| line.contains(word));
+    assert!(!words.lines().any(is_complaint), "{words}");
+    let mut using = Command::new(programs.join("python3"));
+    using.arg(client("python/use.py")).arg(scene.dir.path()).args([scene.api.base(), &scene.topic]);
+    assert!(run(&mut using).await.ends_with("used\n"));
+    assert!(scene.host.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_made_for_typescript_compiles_strictly_and_sends_reads_and_replays() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let found = toolchains::install(target).and_then(|all| {
+        let packages = all.locked_packages(&tools("openapi-typescript"), &client("typescript/package.json"))?;
+        Ok((all.node().join("node"), packages))
+    });
+    let (node, packages) = found.unwrap_or_else(|error| panic!("{error}"));
+    let scene = Scene::open().await;
+    let folder = scene.dir.path();
+    for file in ["package.json", "tsconfig.json", "use.ts"] {
+        std::fs::copy(client("typescript").join(file), folder.join(file)).unwrap();
+    }
+    std::os::unix::fs::symlink(&packages, folder.join("node_modules")).unwrap();
+    let tool = |path: &str| {
+        let mut command = Command::new(&node);
+        command.arg(packages.join(path)).current_dir(folder);
+        command
+    };
+    run(tool("openapi-typescript/bin/cli.js").arg(&scene.document).args(["-o", "waybill.ts"])).await;
+    run(tool("typescript/bin/tsc").args(["-p", "."])).await;
+    let mut using = Command::new(&node);
+    using.arg(folder.join("out/use.js")).args([scene.api.base(), &scene.topic]).current_dir(folder);
+    assert!(run(&mut using).await.ends_with("used\n"));
+    assert!(scene.host.terminate(PATIENCE).await.unwrap().success());
+}
