@@ -143,7 +143,7 @@ impl Connection {
             let taken = self.wire.incoming.next(|packet| match packet {
                 Packet::Message(message) => {
                     let is_wanted = !is_unwanted(&message, own.retained, version, has_session);
-                    let delivery = is_wanted.then(|| delivery(&message, group, version, own));
+                    let delivery = is_wanted.then(|| delivery(&message, group, own));
                     arrivals.push(message.id, delivery);
                     Ok(())
                 }

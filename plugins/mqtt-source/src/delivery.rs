@@ -1,9 +1,9 @@
 //! A message of the server as a delivery.
 
+use waybill_mqtt_wire::cloudevent;
 use waybill_mqtt_wire::keys::Body;
 use waybill_mqtt_wire::packet::Message;
 use waybill_mqtt_wire::property::{CONTENT_TYPE, CORRELATION_DATA, Properties, Property, RESPONSE_TOPIC};
-use waybill_mqtt_wire::{Version, cloudevent};
 use waybill_plugin::broker::push_header;
 use waybill_plugin::source::Delivery;
 
@@ -15,7 +15,7 @@ const ID: &[u8] = b"id";
 const RETAIN: &str = "mqtt-retain";
 
 /// A message with what it says of itself in properties, or in the CloudEvent that its body is. It has no token yet.
-pub(crate) fn delivery(message: &Message<'_>, group: Option<&str>, version: Version, own: &Keys) -> Delivery {
+pub(crate) fn delivery(message: &Message<'_>, group: Option<&str>, own: &Keys) -> Delivery {
     let topic = String::from_utf8_lossy(message.topic);
     let topic = if own.dots { topic.replace('/', ".") } else { topic.into_owned() };
     let mut delivery = Delivery::new(Vec::new(), topic, message.payload);
@@ -38,19 +38,20 @@ pub(crate) fn delivery(message: &Message<'_>, group: Option<&str>, version: Vers
     if let Some(bytes) = message.omitted {
         delivery.payload = Vec::new();
         delivery.omitted = Some(u32::try_from(bytes).unwrap_or(u32::MAX));
-    } else if is_wrapped(&delivery, version, own.body) {
+    } else if is_wrapped(message, &delivery, own.body) {
         cloudevent::read(&mut delivery);
     }
     delivery
 }
 
-fn is_wrapped(delivery: &Delivery, version: Version, body: Body) -> bool {
+/// Whether to look for a CloudEvent in the body. Who speaks 3.1.1 can't name it, whatever version we speak.
+fn is_wrapped(message: &Message<'_>, delivery: &Delivery, body: Body) -> bool {
     match body {
         Body::Plain => false,
         Body::Cloudevent => true,
         Body::Auto => {
             let is_named = delivery.content_type.as_deref().is_some_and(cloudevent::is_media_type);
-            is_named || version == Version::V311 && delivery.payload.first() == Some(&b'{')
+            is_named || message.properties.is_empty() && message.payload.first() == Some(&b'{')
         }
     }
 }
@@ -68,9 +69,9 @@ mod tests {
         Keys { body, dots, ..Keys::default() }
     }
 
-    fn read(properties: &[u8], payload: &[u8], version: Version, body: Body) -> Delivery {
+    fn read(properties: &[u8], payload: &[u8], body: Body) -> Delivery {
         let message = Message { topic: b"orders/created", id: 7, properties, payload, ..Message::default() };
-        delivery(&message, None, version, &keys(body, false))
+        delivery(&message, None, &keys(body, false))
     }
 
     #[test]
@@ -86,7 +87,7 @@ mod tests {
         }
         let message = Message { is_again: true, is_retained: true, ..Message::default() };
         let message = Message { topic: b"orders/created", id: 7, properties: &properties, payload: b"{}", ..message };
-        let delivery = delivery(&message, Some("shop"), Version::V5, &keys(Body::Auto, true));
+        let delivery = delivery(&message, Some("shop"), &keys(Body::Auto, true));
         assert_eq!((delivery.id.as_deref(), delivery.topic.as_str()), (Some("m1"), "orders.created"));
         assert_eq!((delivery.tenant.as_deref(), delivery.key.as_deref()), (Some("acme"), Some("order-1")));
         assert_eq!(delivery.content_type.as_deref(), Some("application/json"));
@@ -101,28 +102,29 @@ mod tests {
     }
 
     #[test]
-    fn a_cloudevent_is_known_by_its_media_type_or_in_the_older_version_by_itself() {
-        let mut named = Vec::new();
+    fn a_cloudevent_is_known_by_its_media_type_or_where_nothing_is_named_by_itself() {
+        let (mut named, mut other) = (Vec::new(), Vec::new());
         assert!(push_property(&mut named, CONTENT_TYPE, "application/cloudevents+json; charset=utf-8"));
-        for (properties, version, body, is_read) in [
-            (named.as_slice(), Version::V5, Body::Auto, true),
-            (&[], Version::V5, Body::Auto, false),
-            (&[], Version::V5, Body::Cloudevent, true),
-            (&[], Version::V311, Body::Auto, true),
-            (&[], Version::V311, Body::Plain, false),
+        assert!(push_pair(&mut other, "unit", "celsius"));
+        for (properties, body, is_read) in [
+            (named.as_slice(), Body::Auto, true),
+            (&other, Body::Auto, false),
+            (&other, Body::Cloudevent, true),
+            (&[], Body::Auto, true),
+            (&[], Body::Plain, false),
         ] {
-            let delivery = read(properties, EVENT, version, body);
-            assert_eq!(delivery.id.is_some(), is_read, "{version:?} {body:?}");
+            let delivery = read(properties, EVENT, body);
+            assert_eq!(delivery.id.is_some(), is_read, "{body:?}");
             assert_eq!(delivery.payload == br#"{"n":1}"#, is_read);
         }
-        let plain = read(&[], b"21.5", Version::V311, Body::Cloudevent);
+        let plain = read(&[], b"21.5", Body::Cloudevent);
         assert_eq!((plain.id, plain.payload.as_slice()), (None, &b"21.5"[..]));
     }
 
     #[test]
     fn texts_that_are_none_do_no_harm() {
         let message = Message { topic: b"a\xff", omitted: Some(20_000_000), payload: b"part", ..Message::default() };
-        let delivery = delivery(&message, None, Version::V5, &keys(Body::Auto, false));
+        let delivery = delivery(&message, None, &keys(Body::Auto, false));
         assert_eq!((delivery.topic.as_str(), delivery.omitted), ("a\u{fffd}", Some(20_000_000)));
         assert!(delivery.payload.is_empty());
     }

@@ -31,6 +31,8 @@ pub(crate) struct Encoder {
     retains: bool,
     /// Largest packet that the server takes, in bytes.
     packet: usize,
+    /// The operator was warned that nobody had subscribed.
+    pub(crate) has_warned: bool,
     /// Name and properties of the message at hand: kept for their allocations.
     topic: String,
     properties: Vec<u8>,
@@ -50,6 +52,7 @@ impl Encoder {
             retain: config.retain,
             retains: limits.retains,
             packet: limits.packet.min(BODY_BYTES_MAX),
+            has_warned: false,
             topic: String::new(),
             properties: Vec::new(),
         }

@@ -7,6 +7,7 @@
 
 use waybill_mqtt_wire::packet::{Answer, Packet};
 use waybill_mqtt_wire::reason::{self, NO_SUBSCRIBERS, REFUSED};
+use waybill_mqtt_wire::write::PING;
 use waybill_mqtt_wire::{Beat, Incoming, broken, no_mqtt};
 use waybill_plugin::broker::Outcomes;
 use waybill_plugin::exchange::{Bounds, Side, exchange};
@@ -18,6 +19,8 @@ use crate::encode::Encoder;
 
 /// Bytes after which a write begins. A larger message goes out in a write of its own.
 const CHUNK_BYTES: usize = 60 * 1024;
+/// Most bytes of a read that looks as if the server held more back.
+const HELD_BACK_BYTES: usize = 16;
 /// What a receipt says of a message that nobody had subscribed to.
 const UNHEARD: &str = "no-subscribers";
 
@@ -39,7 +42,7 @@ pub(crate) async fn publish(
     let window = window.min(connection.wire().limits().receive_maximum);
     let (stream, encoder, incoming, beat) = connection.split();
     let mut flight = Flight::new(call, batch, encoder, window, config.own.no_subscribers);
-    let mut publishing = Publishing { flight: &mut flight, incoming, beat };
+    let mut publishing = Publishing { flight: &mut flight, incoming, beat, is_held_back: false };
     let lost = exchange(stream, &mut publishing, bounds).await.err().map(broken);
     flight.end(lost)
 }
@@ -48,6 +51,9 @@ struct Publishing<'a, 'b> {
     flight: &'a mut Flight<'b>,
     incoming: &'a mut Incoming,
     beat: &'a mut Beat,
+    /// The server may hold acknowledgements back until it knows that the one before has come (Nagle's algorithm, which Mosquitto has
+    /// by default). Our system tells it some 40 ms late, or at once beside something that we send.
+    is_held_back: bool,
 }
 
 impl Side for Publishing<'_, '_> {
@@ -55,7 +61,10 @@ impl Side for Publishing<'_, '_> {
         if self.flight.call.cancelled() {
             return Vec::new();
         }
-        let chunk = self.flight.chunk();
+        let mut chunk = self.flight.chunk();
+        if std::mem::take(&mut self.is_held_back) && chunk.is_empty() && self.waits() {
+            chunk.extend_from_slice(&PING);
+        }
         if !chunk.is_empty() {
             self.beat.spoke();
         }
@@ -67,6 +76,7 @@ impl Side for Publishing<'_, '_> {
     }
 
     fn incoming(&mut self, bytes: Vec<u8>) -> Result<(), PluginError> {
+        self.is_held_back = bytes.len() <= HELD_BACK_BYTES;
         self.incoming.push(bytes);
         self.beat.heard();
         let flight = &mut *self.flight;
@@ -209,10 +219,10 @@ impl<'a> Flight<'a> {
 
     /// One outcome a message.
     fn end(self, lost: Option<PluginError>) -> Sent {
-        if self.unheard > 0 {
+        if self.unheard > 0 && !std::mem::replace(&mut self.encoder.has_warned, true) {
             waybill_plugin::warn!(
                 [("code", "MQTT.NO_SUBSCRIBERS")],
-                "nobody had subscribed to the topics of {} messages: the server acknowledged and kept nothing of them",
+                "nobody had subscribed to the topics of {} messages: the server acknowledged and kept nothing of them; told once a connection",
                 self.unheard
             );
         }
