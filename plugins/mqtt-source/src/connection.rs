@@ -1,5 +1,7 @@
 //! A connection as the pool keeps it: one of them has the server's session.
 
+use std::cell::Cell;
+
 use waybill_mqtt_wire::packet::{Message, Packet};
 use waybill_mqtt_wire::reason::{self, REFUSED};
 use waybill_mqtt_wire::write::{self, acknowledge, subscribe, unsubscribe};
@@ -19,6 +21,8 @@ const UNSUBSCRIBE: u16 = 2;
 
 /// What every connection of an instance has in common.
 pub(crate) struct Shared {
+    /// Which version the servers were found to speak.
+    found: Cell<Option<Version>>,
     credentials: Credentials,
     /// Name of the client, by which the server keeps the session.
     client: String,
@@ -42,6 +46,7 @@ impl Session for Connection {
 
     fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
         Ok(Shared {
+            found: Cell::default(),
             credentials: Credentials::read()?,
             client: config.own.client(args),
             probes: args.purpose == OpenPurpose::Probe,
@@ -58,7 +63,8 @@ impl Session for Connection {
             receive_maximum: u16::try_from(config.common.window).unwrap_or(u16::MAX),
             keep_alive: keys::keep_alive_seconds(config.own.keep_alive),
         };
-        let wire = wire::Connection::open(endpoint, address, config.own.version, &login, deadline).await?;
+        let wire =
+            wire::Connection::open(endpoint, address, config.own.version, &shared.found, &login, deadline).await?;
         if config.own.share.is_some() && !wire.limits().shares {
             return Err(reason::of_connection(0x9e, None).error());
         }

@@ -245,15 +245,23 @@ impl MqttSource {
     ) -> Result<(), PluginError> {
         let (own, began) = (self.keys(), Instant::now());
         connection.subscribe(own, deadline).await?;
+        let mut has_come = false;
         loop {
+            let before = arrivals.waiting();
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            if has_come && arrivals.waiting() == before + 1 && arrivals.has_room() {
+                // More may be held back until the server knows that this one has come (Nagle's algorithm). Our system tells it some
+                // 40 ms late, or at once beside something that we send.
+                connection.ask(deadline).await?;
+            }
             let gone = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
             let left = if arrivals.waiting() > 0 { 0 } else { wait.saturating_sub(gone) };
             if arrivals.waiting() >= max as usize || !arrivals.has_room() {
                 return Ok(());
             }
             let pulse = connection.wire().beat.every().unwrap_or(u32::MAX);
-            if !connection.listen(left.min(pulse), own.ack_timeout, deadline).await? && left <= pulse {
+            has_come = connection.listen(left.min(pulse), own.ack_timeout, deadline).await?;
+            if !has_come && left <= pulse {
                 return Ok(());
             }
         }

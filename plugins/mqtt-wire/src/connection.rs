@@ -1,5 +1,7 @@
 //! One connection: login, what the server says of itself, requests, signs of life.
 
+use std::cell::Cell;
+
 use waybill_plugin::broker::{Address, Codes, Endpoint, Link, Session};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::Broken;
@@ -88,8 +90,10 @@ impl Limits {
 /// What came of a login.
 enum Opening {
     Ready(Box<Connection>),
-    /// The server doesn't know this version; an older one may do.
+    /// The server says that it doesn't know this version.
     Older(PluginError),
+    /// It ended the connection without a word, as some do that don't know it.
+    Cut(PluginError),
 }
 
 /// A connection that is logged in.
@@ -117,7 +121,8 @@ impl Connection {
         lost: "MQTT.LOST",
     };
 
-    /// Connects to one server and logs in; by the older version where it has to be and may be.
+    /// Connects to one server and logs in; by the older version where it has to be and may be. What was `found` holds for the
+    /// connections that follow, so that a message looks the same on each of them.
     ///
     /// # Errors
     /// Not reachable, of another protocol or version, or it refuses us.
@@ -125,22 +130,35 @@ impl Connection {
         endpoint: &Endpoint<S>,
         address: &Address,
         protocol: Protocol,
+        found: &Cell<Option<Version>>,
         login: &Login<'_>,
         deadline: Deadline,
     ) -> Result<Self, PluginError> {
         let secure = endpoint.wants_tls(address);
-        let link = endpoint.connect(address, secure, deadline).await?;
-        let refused = match Self::log_in(link, protocol.first(), login, deadline).await? {
-            Opening::Ready(connection) => return Ok(*connection),
-            Opening::Older(error) => error,
-        };
-        if protocol != Protocol::Auto {
-            return Err(refused);
+        let known = found.get().filter(|_| protocol == Protocol::Auto);
+        let version = known.unwrap_or_else(|| protocol.first());
+        let may_be_older = protocol == Protocol::Auto && version == Version::V5;
+        // One that is cut once may be about to end.
+        for is_last in [false, true] {
+            let link = endpoint.connect(address, secure, deadline).await?;
+            match Self::log_in(link, version, login, deadline).await? {
+                Opening::Ready(connection) => {
+                    found.set(Some(version));
+                    return Ok(*connection);
+                }
+                Opening::Older(error) | Opening::Cut(error) if !may_be_older => return Err(error),
+                Opening::Cut(error) if known.is_some() => return Err(error),
+                Opening::Cut(_) if !is_last => {}
+                Opening::Older(_) | Opening::Cut(_) => break,
+            }
         }
         let link = endpoint.connect(address, secure, deadline).await?;
         match Self::log_in(link, Version::V311, login, deadline).await? {
-            Opening::Ready(connection) => Ok(*connection),
-            Opening::Older(error) => Err(error),
+            Opening::Ready(connection) => {
+                found.set(Some(Version::V311));
+                Ok(*connection)
+            }
+            Opening::Older(error) | Opening::Cut(error) => Err(error),
         }
     }
 
@@ -169,7 +187,11 @@ impl Connection {
             if let Some(answer) = incoming.next(|packet| let_in(&packet, version))? {
                 break answer?;
             }
-            incoming.push(link.receive(deadline).await?);
+            match link.receive(deadline).await {
+                Ok(bytes) => incoming.push(bytes),
+                Err(error) if error.fault.code == Self::CODES.lost => return Ok(Opening::Cut(error)),
+                Err(error) => return Err(error),
+            }
         };
         let limits = match answer {
             Answer::Older(error) => return Ok(Opening::Older(error)),

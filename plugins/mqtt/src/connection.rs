@@ -1,8 +1,9 @@
 //! A connection with what is written for a message on it.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
 
-use waybill_mqtt_wire::{self as wire, Beat, Credentials, Incoming, Login, keys};
+use waybill_mqtt_wire::{self as wire, Beat, Credentials, Incoming, Login, Version, keys};
 use waybill_plugin::broker::{Address, Codes, Endpoint, Session};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::net_types::TlsOptions;
@@ -15,6 +16,8 @@ use crate::template::Template;
 
 /// What every connection of an instance has in common.
 pub(crate) struct Shared {
+    /// Which version the servers were found to speak.
+    found: Cell<Option<Version>>,
     template: Template,
     credentials: Credentials,
     /// Beginning of our clients' names.
@@ -34,7 +37,7 @@ impl Session for Connection {
 
     fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
         let name = config.own.client_id.clone().unwrap_or_else(|| format!("waybill-{}", args.name));
-        Ok(Shared { template: config.own.template()?, credentials: Credentials::read()?, name })
+        Ok(Shared { found: Cell::default(), template: config.own.template()?, credentials: Credentials::read()?, name })
     }
 
     async fn open(endpoint: &Endpoint<Self>, address: &Address, deadline: Deadline) -> Result<Self, PluginError> {
@@ -49,7 +52,7 @@ impl Session for Connection {
             receive_maximum: u16::MAX,
             keep_alive: keys::keep_alive_seconds(own.keep_alive),
         };
-        let wire = wire::Connection::open(endpoint, address, own.version, &login, deadline).await?;
+        let wire = wire::Connection::open(endpoint, address, own.version, &shared.found, &login, deadline).await?;
         if own.retain && !wire.limits().retains {
             let fault = Fault::new("MQTT.RETAIN", "the server retains nothing: leave `retain` out");
             return Err(PluginError::new(ErrorKind::Unsupported, fault));
