@@ -13,16 +13,16 @@ pub(crate) type Config = broker::Config<Keys>;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Keys {
     /// Filters that are subscribed to.
-    topics: Vec<String>,
+    pub(crate) topics: Vec<String>,
     /// Filters of an earlier configuration, which the server's session would keep.
-    unsubscribe: Vec<String>,
+    pub(crate) unsubscribe: Vec<String>,
     /// The group that shares the messages; none = this source has all of them.
     pub(crate) share: Option<String>,
     /// Name of the client, by which the server keeps its session; none = made of the source's name.
-    client_id: Option<String>,
+    pub(crate) client_id: Option<String>,
     /// Milliseconds for which the server keeps the session without a connection.
     #[serde(deserialize_with = "waybill_plugin::config::millis")]
-    session_expiry: u32,
+    pub(crate) session_expiry: u32,
     /// Which retained messages are brought.
     pub(crate) retained: Retained,
     /// Which version is spoken.
