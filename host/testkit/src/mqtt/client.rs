@@ -261,8 +261,7 @@ fn take_length(at: &mut &[u8]) -> Option<usize> {
 /// The id to acknowledge it by, and the message.
 fn message(first: u8, body: &[u8]) -> Option<(Option<[u8; 2]>, Received)> {
     let mut at = body;
-    let mut received =
-        Received { is_again: first & 8 != 0, is_retained: first & 1 != 0, ..Received::default() };
+    let mut received = Received { is_again: first & 8 != 0, is_retained: first & 1 != 0, ..Received::default() };
     received.topic = take_text(&mut at)?;
     let id: Option<[u8; 2]> = if first & 6 == 0 { None } else { Some(take(&mut at, 2)?.try_into().ok()?) };
     let size = take_length(&mut at)?;

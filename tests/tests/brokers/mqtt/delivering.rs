@@ -19,12 +19,12 @@ async fn a_message_arrives_with_its_whole_envelope() {
     assert_eq!(codes(&outcomes), ["+"]);
     let all = subscriber.receive_all(1).await.unwrap();
     let [message] = all.as_slice() else { panic!("{all:#?}") };
-    assert_eq!((message.topic.as_str(), message.payload.as_slice()), ("shop/acme/orders/created", &b"{\"order\":7}"[..]));
-    let named = [
-        ("content-type", "application/json"),
-        ("correlation-data", "cor-1"),
-        ("response-topic", "replies.orders"),
-    ];
+    assert_eq!(
+        (message.topic.as_str(), message.payload.as_slice()),
+        ("shop/acme/orders/created", &b"{\"order\":7}"[..])
+    );
+    let named =
+        [("content-type", "application/json"), ("correlation-data", "cor-1"), ("response-topic", "replies.orders")];
     for (name, value) in named {
         assert_eq!(message.property(name), Some(value), "{name}");
     }
