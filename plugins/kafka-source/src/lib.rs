@@ -88,12 +88,13 @@ impl Source for KafkaSource {
         let deadline = Deadline::of_call(call.timeout);
         let mut reader = self.take()?;
         let pulled = self.pull_into(&mut reader, call, max, max_bytes, wait, deadline).await;
-        let deliveries = if pulled.is_ok() && !reader.is_quiet() { reader.hand_over(max, max_bytes) } else { Vec::new() };
-        let caught_up = deliveries.is_empty() && reader.is_caught_up();
-        let notices = reader.notices();
+        let pulled = pulled.map(|()| {
+            let deliveries = if reader.is_quiet() { Vec::new() } else { reader.hand_over(max, max_bytes) };
+            let caught_up = deliveries.is_empty() && reader.is_caught_up();
+            Pulled { deliveries, caught_up, notices: reader.notices() }
+        });
         self.reader.replace(Some(reader));
-        pulled?;
-        Ok(Pulled { deliveries, caught_up, notices })
+        pulled
     }
 
     async fn settle(&self, call: &CallInfo, items: Vec<Settlement>) -> Result<Vec<Settled>, PluginError> {
@@ -121,9 +122,9 @@ impl Source for KafkaSource {
         let deadline = Deadline::of_call(call.timeout);
         let mut reader = self.take()?;
         let kept = self.with_client(&mut reader, call, deadline, Step::Keep).await;
-        let notices = reader.notices();
+        let notices = kept.map(|()| reader.notices());
         self.reader.replace(Some(reader));
-        kept.map(|()| notices)
+        notices
     }
 
     async fn quiesce(&self, _: &CallInfo) -> Result<(), PluginError> {

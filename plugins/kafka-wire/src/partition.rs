@@ -47,6 +47,33 @@ mod tests {
         }
     }
 
+    /// Sums over the partitions of 10,000 keys of 0 to 40 random bytes each, as version 4.1.1 of the Java client has them.
+    #[test]
+    fn ten_thousand_keys_have_the_partitions_of_the_java_client() {
+        for (count, expected) in [
+            (1, 0xa6e4_f072_3147_f065_u64),
+            (3, 0x82a8_0e22_1e88_7ac0),
+            (4, 0x702b_35f0_3f8f_308a),
+            (12, 0x1903_bf01_f38c_230a),
+            (50, 0x83fb_15c3_1461_06dc),
+            (1_000, 0x005c_1f7f_8a51_693e),
+            (0x7fff_ffff, 0xf35f_f8fc_73b8_4806),
+        ] {
+            let mut state = 20_251_127_u64;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state >> 33
+            };
+            let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+            for _ in 0..10_000 {
+                let length = next() % 41;
+                let key: Vec<u8> = (0..length).map(|_| next().to_le_bytes()[0]).collect();
+                sum = (sum ^ u64::from(of_key(&key, count))).wrapping_mul(0x0100_0000_01b3);
+            }
+            assert_eq!(sum, expected, "{count} partitions");
+        }
+    }
+
     #[test]
     fn a_negative_hash_has_a_partition_too() {
         assert!(of_key(b"21", 7) < 7);
