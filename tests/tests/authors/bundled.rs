@@ -6,7 +6,7 @@ use serde_json::json;
 use waybill_conformance::{Case, Options, Report, Verdict, run};
 use waybill_core::port::transport::Transport as _;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, World};
-use waybill_testkit::{nats, postgres, rabbitmq, redis};
+use waybill_testkit::{kafka, nats, postgres, rabbitmq, redis};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
 pub fn sandbox() -> &'static Sandbox {
@@ -199,6 +199,37 @@ async fn redis_passes_against_a_real_server() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_passes_against_a_real_server() {
+    let server = kafka::Server::start().await.unwrap();
+    server.client().await.unwrap().create("suite.messages", 3).await.unwrap();
+    let case = |name: &str, config: &str, messages: &str| {
+        format!(
+            r#"
+            [case]
+            name = "{name}"
+            config = {{ servers = ["${{peer}}"]{config} }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            {messages}
+            "#,
+            server.url()
+        )
+    };
+    let writes = case("writes", "", "[[message]]\ndestination = \"suite.messages\"\nexpect = \"ack\"");
+    let each = [
+        ("suite.messages", "ack", ""),
+        ("suite unknown", "permanent", "KAFKA.TOPIC"),
+        ("suite.unknown", "blocked", "KAFKA.NO_TOPIC"),
+    ];
+    let each = case("each destination has its outcome", ", create_topics = \"never\"", &messages(&each));
+    let report = passes("kafka", World::Transport, &[&writes, &each], &[]).await;
+    for name in ["key-runs", "key-runs-cut"] {
+        assert!(report.check(name).is_some(), "{name} is told: {report:#?}");
+    }
+}
+
 /// Through a consumer of the source's own, so that each check finds everything again.
 #[tokio::test(flavor = "multi_thread")]
 async fn nats_source_passes_against_a_real_server() {
@@ -269,6 +300,16 @@ async fn redis_source_passes_against_a_real_server() {
     let config = r#"{ servers = ["redis://${peer}"], stream = "orders.created", group = "suite" }"#;
     let case = case_of(config, server.url().trim_start_matches("redis://"), 5);
     passes("redis-source", World::Source, &[&case], &[]).await;
+}
+
+/// What is rejected stays, as in Redis.
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_source_passes_against_a_real_server() {
+    let server = kafka::Server::start().await.unwrap();
+    fill("kafka", json!({ "servers": [server.url()] })).await;
+    let config = r#"{ servers = ["${peer}"], topics = ["orders.created"], group = "suite" }"#;
+    let case = case_of(config, &server.url(), 5);
+    passes("kafka-source", World::Source, &[&case], &[]).await;
 }
 
 /// Document 4's table under another name, with so many rows that wait.
