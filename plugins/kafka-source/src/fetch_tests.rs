@@ -44,13 +44,8 @@ fn held(share: &mut Share) -> Vec<String> {
 #[test]
 fn what_a_transaction_took_back_is_passed_over() {
     let mut share = share();
-    let bytes = [
-        batch(0, 2, 7, true),
-        batch(2, 1, 8, false),
-        marker(3, 7, false),
-        batch(4, 1, 7, true),
-        marker(5, 7, true),
-    ];
+    let bytes =
+        [batch(0, 2, 7, true), batch(2, 1, 8, false), marker(3, 7, false), batch(4, 1, 7, true), marker(5, 7, true)];
     hold(&mut share, Bytes::from(bytes.concat()), vec![(0, 7)], MAPPING);
     assert_eq!(share.position, 6);
     assert_eq!(held(&mut share), ["orders/0/2", "orders/0/4"]);

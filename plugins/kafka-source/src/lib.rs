@@ -139,7 +139,11 @@ impl Source for KafkaSource {
         if let Ok(mut reader) = self.take() {
             let deadline = Deadline::of_call(call.timeout);
             if let Err(error) = self.with_client(&mut reader, call, deadline, Step::CommitNow).await {
-                waybill_plugin::warn!([("code", error.fault.code)], "what was handled last comes again: {}", error.fault.reason);
+                waybill_plugin::warn!(
+                    [("code", error.fault.code)],
+                    "what was handled last comes again: {}",
+                    error.fault.reason
+                );
             }
         }
         self.pool.close(call).await;

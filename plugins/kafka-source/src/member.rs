@@ -241,7 +241,8 @@ impl Member {
             return Ok(None);
         }
         let partitions = assignor::partitions_of(&synced.assignment);
-        let strange = || PluginError::unavailable("KAFKA.PROTOCOL", "the group's leader shares out in a way that can't be read");
+        let strange =
+            || PluginError::unavailable("KAFKA.PROTOCOL", "the group's leader shares out in a way that can't be read");
         let partitions = partitions.ok_or_else(strange)?;
         (self.is_in, self.is_joining) = (true, false);
         Ok(Some(if was_in { Joined::Kept(partitions) } else { Joined::Anew(partitions) }))

@@ -77,15 +77,13 @@ pub(crate) async fn bounds(
     let mut found = BTreeMap::new();
     for (node, places) in by_leader(client, places) {
         let topics = by_topic(&places).into_iter().map(|(name, numbers)| {
-            let partition = |number: &i32| {
-                ListOffsetsPartition::default().with_partition_index(*number).with_timestamp(which)
-            };
+            let partition =
+                |number: &i32| ListOffsetsPartition::default().with_partition_index(*number).with_timestamp(which);
             ListOffsetsTopic::default()
                 .with_name(TopicName(text(name)))
                 .with_partitions(numbers.iter().map(partition).collect())
         });
-        let request =
-            ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(topics.collect());
+        let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(topics.collect());
         let mut connection = client.cluster.take(endpoint, node, deadline).await?;
         let answer = connection.ask(&request, deadline).await?;
         client.cluster.put(node, connection);

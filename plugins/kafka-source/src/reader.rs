@@ -86,7 +86,13 @@ impl Reader {
         if self.member.is_in() {
             self.commit(client, endpoint, deadline).await?;
         }
-        match self.member.join(client, endpoint, deadline).await? {
+        // Others may join late: until they do, this is tried again and again, so that settlements have their turn.
+        let joined = self.member.join(client, endpoint, deadline.at_most(endpoint.config().own.ack_timeout)).await;
+        let joined = match joined {
+            Err(error) if error.fault.code == "KAFKA.ACK_TIMEOUT" => None,
+            joined => joined?,
+        };
+        match joined {
             Some(Joined::Kept(partitions)) => self.take_over(client, endpoint, &partitions, deadline).await,
             Some(Joined::Anew(partitions)) => {
                 self.revoke(|_| true);

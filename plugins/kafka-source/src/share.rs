@@ -32,16 +32,7 @@ pub(crate) struct Share {
 
 impl Share {
     pub(crate) fn new(place: Place, topic: Uuid, born: u64, position: i64, committed: i64) -> Self {
-        Self {
-            place,
-            topic,
-            born,
-            position,
-            held: VecDeque::new(),
-            in_hand: BTreeMap::new(),
-            committed,
-            end: position,
-        }
+        Self { place, topic, born, position, held: VecDeque::new(), in_hand: BTreeMap::new(), committed, end: position }
     }
 
     /// What is ordered and revoked together.

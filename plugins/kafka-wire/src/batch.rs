@@ -133,7 +133,8 @@ impl Batch {
 
     /// The batch as it is sent. The same producer and sequence number say that it is the same batch, however often it is sent.
     pub fn stamped(&mut self, producer: Producer, sequence: i32) -> Bytes {
-        let stamp = producer.id.to_be_bytes().into_iter().chain(producer.epoch.to_be_bytes()).chain(sequence.to_be_bytes());
+        let stamp =
+            producer.id.to_be_bytes().into_iter().chain(producer.epoch.to_be_bytes()).chain(sequence.to_be_bytes());
         for (place, byte) in self.bytes.iter_mut().skip(PRODUCER_AT).zip(stamp) {
             *place = byte;
         }

@@ -151,7 +151,12 @@ impl Connection {
         self.ask_in(request, version, deadline).await
     }
 
-    async fn ask_in<R: Ask>(&mut self, request: &R, version: i16, deadline: Deadline) -> Result<R::Answer, PluginError> {
+    async fn ask_in<R: Ask>(
+        &mut self,
+        request: &R,
+        version: i16,
+        deadline: Deadline,
+    ) -> Result<R::Answer, PluginError> {
         self.number = self.number.wrapping_add(1);
         let bytes = self.encode(request, version)?;
         self.link.write(bytes, deadline).await?;

@@ -99,9 +99,10 @@ impl Batch {
     pub fn whole(&self) -> Result<Bytes, Unreadable> {
         match self.compression {
             Some(Compression::None) => Ok(self.records.clone()),
-            Some(compression) => {
-                compression.decompress(&self.records).map(Bytes::from).map_err(|error| self.unreadable(&error.to_string()))
-            }
+            Some(compression) => compression
+                .decompress(&self.records)
+                .map(Bytes::from)
+                .map_err(|error| self.unreadable(&error.to_string())),
             None => Err(self.unreadable("its compression isn't known")),
         }
     }

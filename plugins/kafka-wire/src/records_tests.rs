@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 use proptest::prelude::*;
 
 use super::*;
@@ -17,8 +17,7 @@ fn batch(compression: Compression) -> Vec<u8> {
 
 #[test]
 fn what_was_written_is_read_back() {
-    for compression in
-        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+    for compression in [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
     {
         let mut bytes = Bytes::from([batch(compression), b"a piece".to_vec()].concat());
         let read = next_batch(&mut bytes).unwrap().unwrap();

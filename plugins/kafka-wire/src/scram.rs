@@ -31,13 +31,7 @@ impl<'a> Scram<'a> {
     /// `nonce`: what nobody can guess, without a comma.
     pub(crate) fn new(hash: Hash, user: &str, password: &'a str, nonce: &str) -> Self {
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        Self {
-            hash,
-            password,
-            nonce: nonce.to_owned(),
-            first: format!("n={user},r={nonce}"),
-            expected: Vec::new(),
-        }
+        Self { hash, password, nonce: nonce.to_owned(), first: format!("n={user},r={nonce}"), expected: Vec::new() }
     }
 
     /// What is said first.

@@ -52,13 +52,10 @@ mod tests {
     use waybill_kafka_wire::text;
 
     fn response(error_code: i16, base_offset: i64) -> ProduceResponse {
-        let partition = PartitionProduceResponse::default()
-            .with_index(3)
-            .with_error_code(error_code)
-            .with_base_offset(base_offset);
-        let topic = TopicProduceResponse::default()
-            .with_name(TopicName(text("a")))
-            .with_partition_responses(vec![partition]);
+        let partition =
+            PartitionProduceResponse::default().with_index(3).with_error_code(error_code).with_base_offset(base_offset);
+        let topic =
+            TopicProduceResponse::default().with_name(TopicName(text("a"))).with_partition_responses(vec![partition]);
         ProduceResponse::default().with_responses(vec![topic])
     }
 
@@ -75,6 +72,9 @@ mod tests {
     fn a_receipt_says_where_the_record_lies() {
         let receipt = receipt("a", 3, Some(40), 2);
         assert_eq!(receipt.broker_ref.as_deref(), Some("42"));
-        assert_eq!(receipt.attributes, [("stream", "a"), ("partition", "3")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+        assert_eq!(
+            receipt.attributes,
+            [("stream", "a"), ("partition", "3")].map(|(a, b)| (a.to_owned(), b.to_owned()))
+        );
     }
 }

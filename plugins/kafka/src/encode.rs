@@ -23,8 +23,7 @@ impl Encoder {
     pub(crate) fn add(&mut self, batch: &mut Filling, message: &Message, most: usize) -> bool {
         let count = self.write_headers(message);
         let key = message.key.as_deref().map(str::as_bytes);
-        let length =
-            self.headers.len() + message.payload.len() + key.map_or(0, <[u8]>::len) + NUMBERS_BYTES_MAX;
+        let length = self.headers.len() + message.payload.len() + key.map_or(0, <[u8]>::len) + NUMBERS_BYTES_MAX;
         if !batch.is_empty() && batch.len() + length > most {
             return false;
         }

@@ -109,7 +109,8 @@ impl<'a> Sending<'a> {
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
             let topics: Vec<&str> = troubled.iter().map(String::as_str).collect();
-            match self.client.cluster.refresh(self.endpoint, &topics, false, deadline.at_most(self.ack_timeout())).await {
+            match self.client.cluster.refresh(self.endpoint, &topics, false, deadline.at_most(self.ack_timeout())).await
+            {
                 Err(error) if error.kind == ErrorKind::Unavailable && patience.left().is_some() => {}
                 refreshed => refreshed?,
             }
@@ -131,7 +132,9 @@ impl<'a> Sending<'a> {
             let Some(queue) = self.queues.get_mut(place).filter(|queue| queue.flight.is_none()) else { continue };
             let most = if queue.singly { 1 } else { config.own.batch_bytes as usize };
             let (mut filling, mut places) = (Filling::default(), Vec::new());
-            while room > 0 && let Some(next) = queue.waiting.pop_front() {
+            while room > 0
+                && let Some(next) = queue.waiting.pop_front()
+            {
                 let Some(message) = self.batch.get(next) else { continue };
                 let key = message.key.as_deref().map(|key| (message.tenant.as_str(), key));
                 if key.is_some_and(|key| self.stopped.contains(&key)) {
@@ -147,7 +150,8 @@ impl<'a> Sending<'a> {
             }
             if !places.is_empty() {
                 let batch = filling.end(config.own.compression);
-                let batch = batch.map_err(|error| PluginError::internal(format!("a batch can't be compressed: {error}")))?;
+                let batch =
+                    batch.map_err(|error| PluginError::internal(format!("a batch can't be compressed: {error}")))?;
                 queue.flight = Some(Flight { places, batch, stamp: None, maybe_there: false, was_corrupt: false });
             }
         }
@@ -251,7 +255,8 @@ impl<'a> Sending<'a> {
         ProduceRequest::default()
             .with_transactional_id(None)
             .with_acks(ALL)
-            .with_timeout_ms(i32::try_from(time.left().unwrap_or(1)).unwrap_or(i32::MAX))
+            // The server's word that its replicas are too slow comes before our patience with it ends.
+            .with_timeout_ms(i32::try_from(time.left().unwrap_or(0) / 5 * 4).unwrap_or(i32::MAX).max(1))
             .with_topic_data(topics.collect())
     }
 
@@ -354,7 +359,8 @@ impl<'a> Sending<'a> {
             let Some(Trouble { fault, blocks }) = queue.trouble.take() else { continue };
             let (mut unknown, mut untried) = (Vec::new(), Vec::new());
             if let Some(flight) = queue.flight.take() {
-                if flight.maybe_there { &mut unknown } else { &mut untried }.extend(flight.places);
+                let list = if flight.maybe_there { &mut unknown } else { &mut untried };
+                list.extend(flight.places);
             }
             untried.extend(queue.waiting.drain(..));
             if !unknown.is_empty() {

@@ -64,9 +64,10 @@ impl Template {
                 Piece::Text(text) => text,
                 Piece::Destination => &message.destination,
                 Piece::Tenant => &message.tenant,
-                Piece::EventType => {
-                    message.event_type.as_deref().ok_or("the topic's name needs an event type and the message has none")?
-                }
+                Piece::EventType => message
+                    .event_type
+                    .as_deref()
+                    .ok_or("the topic's name needs an event type and the message has none")?,
             });
         }
         let known = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
