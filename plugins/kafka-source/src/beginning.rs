@@ -103,6 +103,7 @@ impl Reader {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         client.cluster.refresh(endpoint, &names, false, deadline).await?;
         self.astray = false;
+        self.member.notice_growth(&client.cluster);
         let anew: Vec<Place> = self
             .shares
             .values()

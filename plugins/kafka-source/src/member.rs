@@ -12,7 +12,7 @@ use waybill_kafka_wire::messages::{
     FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest, SyncGroupRequest,
 };
 use waybill_kafka_wire::refusal::{self, MEMBER_ID_REQUIRED, NONE, Refusal};
-use waybill_kafka_wire::{StrBytes, text};
+use waybill_kafka_wire::{Cluster, StrBytes, text};
 use waybill_plugin::broker::Endpoint;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::transport::{ErrorKind, PluginError};
@@ -43,6 +43,8 @@ pub(crate) struct Member {
     is_in: bool,
     /// Joining has begun and isn't through.
     is_joining: bool,
+    /// How many partitions were shared out, where we lead the group.
+    counts: BTreeMap<String, usize>,
     heard: Instant,
 }
 
@@ -67,6 +69,7 @@ impl Member {
             coordinator: None,
             is_in: false,
             is_joining: false,
+            counts: BTreeMap::new(),
             heard: Instant::now(),
         }
     }
@@ -127,6 +130,15 @@ impl Member {
         refusal::check(answer.error_code, &format!("group `{}`", self.group), said)?;
         client.cluster.refresh(endpoint, &[], false, deadline).await?;
         Ok(answer.node_id.0)
+    }
+
+    /// Where we lead the group and a topic has more partitions than were shared out: joins again, so that these are somebody's.
+    pub(crate) fn notice_growth(&mut self, cluster: &Cluster) {
+        let has_grown = |(name, count): (&String, &usize)| match cluster.topic(name) {
+            Some(Ok(topic)) => topic.leaders.len() != *count,
+            _ => false,
+        };
+        self.is_joining |= self.is_in && self.counts.iter().any(has_grown);
     }
 
     /// Takes the group's word on a request. False if the group is shared out anew.
@@ -226,7 +238,10 @@ impl Member {
         self.generation = answer.generation_id;
         let shares = match answer.leader == answer.member_id && !answer.skip_assignment {
             true => self.share_out(client, endpoint, &answer, deadline).await?,
-            false => Vec::new(),
+            false => {
+                self.counts.clear();
+                Vec::new()
+            }
         };
         let request = SyncGroupRequest::default()
             .with_group_id(self.group())
@@ -250,7 +265,7 @@ impl Member {
 
     /// The leader's part.
     async fn share_out(
-        &self,
+        &mut self,
         client: &mut Client,
         endpoint: &Endpoint<Client>,
         joined: &JoinGroupResponse,
@@ -273,6 +288,7 @@ impl Member {
             _ => None,
         };
         let counts: BTreeMap<String, usize> = names.iter().filter_map(count).collect();
+        self.counts.clone_from(&counts);
         let shares = assignor::range(&peers, &counts).into_iter().map(|(member, partitions)| {
             SyncGroupRequestAssignment::default()
                 .with_member_id(text(&member))

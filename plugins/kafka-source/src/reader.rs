@@ -223,7 +223,8 @@ impl Reader {
         // Each pull begins with another partition.
         self.turn = self.turn.wrapping_add(1) % self.shares.len().max(1);
         let mut shares: Vec<&mut Share> = self.shares.values_mut().collect();
-        shares.rotate_left(self.turn.min(shares.len()));
+        let turn = self.turn.min(shares.len());
+        shares.rotate_left(turn);
         for share in shares {
             while count > 0 {
                 let room = if all.is_empty() && is_alone { usize::MAX } else { bytes };
