@@ -1,6 +1,7 @@
 //! Our place in the group: found, joined, kept, and shared out where we lead it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use waybill_kafka_wire::messages::sync_group_request::SyncGroupRequestAssignment
 use waybill_kafka_wire::messages::{
     FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest, SyncGroupRequest,
 };
-use waybill_kafka_wire::refusal::{self, MEMBER_ID_REQUIRED, NONE, Refusal};
+use waybill_kafka_wire::refusal::{MEMBER_ID_REQUIRED, NONE, Refusal};
 use waybill_kafka_wire::{Cluster, StrBytes, text};
 use waybill_plugin::broker::Endpoint;
 use waybill_plugin::deadline::Deadline;
@@ -24,6 +25,10 @@ use crate::client::Client;
 const REBALANCE_MS: i32 = 60_000;
 /// Time between two signs of life.
 pub(crate) const HEARTBEAT_MS: u32 = 3_000;
+/// Longest wait for the server that keeps the group, in milliseconds: the cluster's first group makes it a topic to keep it in.
+const FINDING_MS_MAX: u32 = 8_000;
+/// Between two questions for it.
+const FINDING_PAUSE: Duration = Duration::from_millis(100);
 /// The protocol's numbers that end a membership.
 const ILLEGAL_GENERATION: i16 = 22;
 const UNKNOWN_MEMBER: i16 = 25;
@@ -125,9 +130,19 @@ impl Member {
         deadline: Deadline,
     ) -> Result<i32, PluginError> {
         let request = FindCoordinatorRequest::default().with_key(text(&self.group)).with_key_type(0);
-        let answer = client.cluster.ask_any(endpoint, &request, deadline).await?;
-        let said = answer.error_message.as_ref().map(|said| said.as_str());
-        refusal::check(answer.error_code, &format!("group `{}`", self.group), said)?;
+        let patience = deadline.at_most(FINDING_MS_MAX);
+        let answer = loop {
+            let answer = client.cluster.ask_any(endpoint, &request, deadline).await?;
+            if answer.error_code == NONE {
+                break answer;
+            }
+            let said = answer.error_message.as_ref().map(|said| said.as_str());
+            let refusal = Refusal::of(answer.error_code, &format!("group `{}`", self.group), said);
+            if refusal.code != "KAFKA.COORDINATOR" || patience.left().is_none() {
+                return Err(refusal.error());
+            }
+            thread::sleep(FINDING_PAUSE);
+        };
         client.cluster.refresh(endpoint, &[], false, deadline).await?;
         Ok(answer.node_id.0)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use waybill_kafka_wire::partition;
 use waybill_kafka_wire::refusal::{Class, Refusal};
-use waybill_plugin::broker::{Endpoint, Outcomes};
+use waybill_plugin::broker::Endpoint;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::transport::{ErrorKind, Fault, Message, Outcome, PluginError};
 
@@ -20,7 +20,14 @@ const MAKING_MS_MAX: u32 = 5_000;
 /// Pause between two looks for them.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sorts a batch by partitions. What has no topic is settled.
+/// A batch, sorted.
+pub(crate) struct Assigned {
+    pub(crate) queues: Vec<Queue>,
+    /// What has no topic, and its fate.
+    pub(crate) fated: Vec<(usize, Outcome)>,
+}
+
+/// Sorts a batch by partitions.
 ///
 /// # Errors
 /// No server of the cluster answers, or none may be asked.
@@ -28,14 +35,14 @@ pub(crate) async fn assign(
     client: &mut Client,
     endpoint: &Endpoint<Client>,
     batch: &[Message],
-    outcomes: &mut Outcomes<'_>,
     deadline: Deadline,
-) -> Result<Vec<Queue>, PluginError> {
+) -> Result<Assigned, PluginError> {
+    let mut fated = Vec::new();
     let mut topics: HashMap<String, Vec<usize>> = HashMap::new();
     for (place, message) in batch.iter().enumerate() {
         match endpoint.shared().template.name(message) {
             Ok(name) => topics.entry(name).or_default().push(place),
-            Err(why) => outcomes.settle(place, Outcome::Permanent(Fault::new("KAFKA.TOPIC", why))),
+            Err(why) => fated.push((place, Outcome::Permanent(Fault::new("KAFKA.TOPIC", why)))),
         }
     }
     find(client, endpoint, topics.keys().map(String::as_str), deadline).await?;
@@ -49,13 +56,25 @@ pub(crate) async fn assign(
                     Some(Err(refusal)) => refusal.fault(),
                     _ => Fault::new("KAFKA.NO_LEADER", "the topic has no partitions now"),
                 };
-                for place in places {
-                    outcomes.settle(place, fault.clone().blocking(""));
-                }
+                fated.extend(places.into_iter().map(|place| (place, fault.clone().blocking(""))));
             }
         }
     }
-    Ok(queues)
+    fated.sort_by_key(|(place, _)| *place);
+    Ok(Assigned { queues, fated })
+}
+
+/// The queue of each of so many messages.
+pub(crate) fn routes(count: usize, queues: &[Queue]) -> Vec<Option<usize>> {
+    let mut routes = vec![None; count];
+    for (number, queue) in queues.iter().enumerate() {
+        for place in &queue.waiting {
+            if let Some(route) = routes.get_mut(*place) {
+                *route = Some(number);
+            }
+        }
+    }
+    routes
 }
 
 /// Asks for topics until they are known, or known not to be there.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use waybill_kafka_wire::batch::{Filling, Producer};
+use waybill_kafka_wire::batch::Producer;
 use waybill_kafka_wire::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use waybill_kafka_wire::messages::{ProduceRequest, ProduceResponse, TopicName};
 use waybill_kafka_wire::refusal::{Class, Refusal};
@@ -20,8 +20,9 @@ use waybill_plugin::transport::{CallInfo, ErrorKind, Fault, Message, Outcome, Pl
 
 use crate::answer::{self, Answer};
 use crate::client::Client;
-use crate::places::assign;
+use crate::places::{Assigned, assign, routes};
 use crate::queue::{Flight, Queue, Trouble};
+use crate::runs::Runs;
 
 /// Longest time that a call waits for partitions that can't be written now, in milliseconds: a cluster takes about ten seconds
 /// to find another leader.
@@ -51,29 +52,32 @@ pub(crate) async fn publish(
     batch: &[Message],
     deadline: Deadline,
 ) -> Sent {
-    let mut outcomes = Outcomes::new(call, batch.len());
-    let queues = match assign(client, endpoint, batch, &mut outcomes, deadline).await {
-        Ok(queues) => queues,
+    let outcomes = Outcomes::new(call, batch.len());
+    let Assigned { queues, fated } = match assign(client, endpoint, batch, deadline).await {
+        Ok(assigned) => assigned,
         Err(error) => {
-            outcomes.tell();
             return Sent { outcomes: Err(error.clone()), lost: Some(error) };
         }
     };
+    let runs = Runs::of(batch, &routes(batch.len(), &queues));
     let mut sending =
-        Sending { client, endpoint, call, batch, outcomes, queues, stopped: HashSet::new(), producers: 0 };
+        Sending { client, endpoint, call, batch, outcomes, queues, fated, runs, stopped: HashSet::new(), producers: 0 };
     let lost = sending.run(deadline).await.err();
     sending.end(lost)
 }
 
-struct Sending<'a> {
-    client: &'a mut Client,
-    endpoint: &'a Endpoint<Client>,
+pub(crate) struct Sending<'a> {
+    pub(crate) client: &'a mut Client,
+    pub(crate) endpoint: &'a Endpoint<Client>,
     call: &'a CallInfo,
-    batch: &'a [Message],
-    outcomes: Outcomes<'a>,
-    queues: Vec<Queue>,
+    pub(crate) batch: &'a [Message],
+    pub(crate) outcomes: Outcomes<'a>,
+    pub(crate) queues: Vec<Queue>,
+    /// What goes nowhere, and its fate when its turn comes.
+    pub(crate) fated: Vec<(usize, Outcome)>,
+    pub(crate) runs: Runs,
     /// Keys of which a message wasn't acknowledged: nothing behind it goes.
-    stopped: HashSet<(&'a str, &'a str)>,
+    pub(crate) stopped: HashSet<(&'a str, &'a str)>,
     /// How many numbers partitions didn't take any more.
     producers: u32,
 }
@@ -120,45 +124,6 @@ impl<'a> Sending<'a> {
 
     fn ack_timeout(&self) -> u32 {
         self.endpoint.config().own.ack_timeout
-    }
-
-    /// Makes a batch for each partition that has none under way. False if nothing is left.
-    fn fill(&mut self) -> Result<bool, PluginError> {
-        let config = self.endpoint.config();
-        let under_way: usize =
-            self.queues.iter().filter_map(|queue| queue.flight.as_ref()).map(|flight| flight.places.len()).sum();
-        let mut room = (config.common.window as usize).saturating_sub(under_way);
-        for place in 0..self.queues.len() {
-            let Some(queue) = self.queues.get_mut(place).filter(|queue| queue.flight.is_none()) else { continue };
-            let most = if queue.singly { 1 } else { config.own.batch_bytes as usize };
-            let (mut filling, mut places) = (Filling::default(), Vec::new());
-            while room > 0
-                && let Some(next) = queue.waiting.pop_front()
-            {
-                let Some(message) = self.batch.get(next) else { continue };
-                let key = message.key.as_deref().map(|key| (message.tenant.as_str(), key));
-                if key.is_some_and(|key| self.stopped.contains(&key)) {
-                    self.outcomes.settle(next, behind());
-                    continue;
-                }
-                if !self.client.encoder.add(&mut filling, message, most) {
-                    queue.waiting.push_front(next);
-                    break;
-                }
-                places.push(next);
-                room -= 1;
-            }
-            if !places.is_empty() {
-                let batch = filling.end(config.own.compression);
-                let batch =
-                    batch.map_err(|error| PluginError::internal(format!("a batch can't be compressed: {error}")))?;
-                queue.flight = Some(Flight { places, batch, stamp: None, maybe_there: false, was_corrupt: false });
-            }
-        }
-        // What found no room is first in the next round.
-        self.queues.retain(Queue::is_open);
-        self.queues.sort_by_key(|queue| queue.flight.is_some());
-        Ok(!self.queues.is_empty())
     }
 
     /// Sends what is under way to the leaders, and takes their words.
@@ -290,6 +255,7 @@ impl<'a> Sending<'a> {
                     for (number, place) in flight.places.iter().enumerate() {
                         let receipt = answer::receipt(&queue.topic, queue.partition, offset, number);
                         self.outcomes.settle(*place, Outcome::Ack(receipt));
+                        self.runs.acknowledge(*place);
                     }
                 }
                 Answer::Refused(refusal) => self.refused(lane, flight, &refusal)?,
@@ -340,18 +306,6 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Settles what wasn't acknowledged: nothing of its keys goes any more.
-    fn settle(&mut self, places: &[usize], outcome: &Outcome) {
-        for place in places {
-            let Some(message) = self.batch.get(*place) else { continue };
-            let key = message.key.as_deref().map(|key| (message.tenant.as_str(), key));
-            // Of one key the first is at fault; the others weren't taken with it.
-            let follows = key.is_some_and(|key| !self.stopped.insert(key));
-            let tried = matches!(outcome, Outcome::Retryable(fault) if fault.maybe_delivered);
-            self.outcomes.settle(*place, if follows && !tried { behind() } else { outcome.clone() });
-        }
-    }
-
     /// Gives up some partitions for this time: what may be there says so, the rest is given back.
     fn give_up(&mut self, which: impl Fn(&Queue) -> bool) {
         for lane in 0..self.queues.len() {
@@ -388,8 +342,4 @@ impl<'a> Sending<'a> {
         let fault = lost.as_ref().map_or_else(late, |error| error.fault.clone());
         Sent { outcomes: Ok(outcomes.end(&fault, |place| unknown.contains(&place))), lost }
     }
-}
-
-fn behind() -> Outcome {
-    Outcome::Release(Fault::new("KAFKA.BEHIND", "a message of its key before it wasn't acknowledged"))
 }
