@@ -50,7 +50,8 @@ pub(crate) struct Member {
     is_joining: bool,
     /// How many partitions were shared out, where we lead the group.
     counts: BTreeMap<String, usize>,
-    heard: Instant,
+    /// When the last sign of life was answered.
+    alive: Instant,
 }
 
 /// What joining came to.
@@ -75,7 +76,7 @@ impl Member {
             is_in: false,
             is_joining: false,
             counts: BTreeMap::new(),
-            heard: Instant::now(),
+            alive: Instant::now(),
         }
     }
 
@@ -162,10 +163,7 @@ impl Member {
     /// It refuses us for another reason.
     pub(crate) fn heard(&mut self, number: i16) -> Result<bool, PluginError> {
         match number {
-            NONE => {
-                self.heard = Instant::now();
-                Ok(true)
-            }
+            NONE => Ok(true),
             REBALANCING => Ok(false),
             ILLEGAL_GENERATION | UNKNOWN_MEMBER => {
                 self.leave();
@@ -206,7 +204,7 @@ impl Member {
         if !self.is_in || self.is_joining {
             return Ok(false);
         }
-        if self.heard.elapsed() < Duration::from_millis(u64::from(HEARTBEAT_MS) / 2) {
+        if self.alive.elapsed() < Duration::from_millis(u64::from(HEARTBEAT_MS) / 2) {
             return Ok(true);
         }
         let request = HeartbeatRequest::default()
@@ -215,6 +213,8 @@ impl Member {
             .with_member_id(self.id())
             .with_group_instance_id(self.instance());
         let answer = self.ask(client, endpoint, &request, deadline).await?;
+        // Only the answer to this one says that the group is shared out anew: a commit is taken meanwhile.
+        self.alive = Instant::now();
         self.heard(answer.error_code)
     }
 
@@ -275,6 +275,7 @@ impl Member {
             || PluginError::unavailable("KAFKA.PROTOCOL", "the group's leader shares out in a way that can't be read");
         let partitions = partitions.ok_or_else(strange)?;
         (self.is_in, self.is_joining) = (true, false);
+        self.alive = Instant::now();
         Ok(Some(if was_in { Joined::Kept(partitions) } else { Joined::Anew(partitions) }))
     }
 
