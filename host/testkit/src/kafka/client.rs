@@ -48,7 +48,12 @@ impl Client {
         let source = folder.path().join("Client.java");
         std::fs::write(&source, SOURCE)?;
         let done = Command::new(program("java")?)
-            .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp"])
+            .args([
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+                "-cp",
+            ])
             .arg(&self.class_path)
             .arg(&source)
             .args([command, &self.server])
@@ -77,7 +82,10 @@ impl Client {
     /// The topic isn't there.
     pub async fn read(&self, topic: &str, count: usize) -> io::Result<Vec<Record>> {
         let lines = self.run("read", &[topic, &count.to_string()]).await?;
-        lines.iter().map(|parts| record(parts).ok_or_else(|| io::Error::other(format!("no record: {parts:?}")))).collect()
+        lines
+            .iter()
+            .map(|parts| record(parts).ok_or_else(|| io::Error::other(format!("no record: {parts:?}"))))
+            .collect()
     }
 }
 

@@ -30,7 +30,9 @@ pub(super) async fn class_path() -> io::Result<String> {
 /// A program of Java or Maven.
 pub(super) fn program(name: &str) -> io::Result<PathBuf> {
     find_program(name).ok_or_else(|| {
-        io::Error::other(format!("{name} is not installed: `apt-get install openjdk-17-jdk-headless maven` (Debian, Ubuntu)"))
+        io::Error::other(format!(
+            "{name} is not installed: `apt-get install openjdk-17-jdk-headless maven` (Debian, Ubuntu)"
+        ))
     })
 }
 

@@ -200,7 +200,9 @@ async fn spawn(folder: &Path) -> io::Result<Child> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
     let options = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
     let mut command = java(&options).await?;
-    command.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"]).arg(folder.join("server.properties"));
+    command
+        .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"])
+        .arg(folder.join("server.properties"));
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
     command.spawn()
 }
