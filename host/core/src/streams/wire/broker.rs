@@ -14,7 +14,6 @@ pub enum Broker {
     Redis,
     /// The name is kept for a plugin to come.
     Kafka,
-    /// The name is kept for a plugin to come.
     Pulsar,
     /// A plugin that the host knows nothing of.
     Other,
