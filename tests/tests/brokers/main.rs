@@ -5,6 +5,8 @@
 mod nats;
 mod nats_source;
 mod postgres;
+mod pulsar;
+mod pulsar_source;
 mod rabbitmq;
 mod rabbitmq_source;
 mod redis;
