@@ -238,7 +238,7 @@ impl Client {
             })
         };
         if let Err(refusal) = connection.ask(subscribe, deadline).await? {
-            return Ok(Err(refusal.error()));
+            return Ok(Err(refusal.about(partition).error()));
         }
         let consumer = Consumer { id, broker, partition: partition.to_owned() };
         self.consumers.push(consumer.clone());

@@ -142,7 +142,7 @@ impl Brokers {
             let answer = match connection.ask(lookup, deadline).await? {
                 Ok(Command::LookupResponse(answer)) => answer,
                 Ok(_) => return Ok(Err(lost_track("the broker answers a lookup with something else"))),
-                Err(refusal) => return Ok(Err(Unfound::Refused(refusal))),
+                Err(refusal) => return Ok(Err(Unfound::Refused(refusal.about(topic)))),
             };
             let place = match read(&answer, &place.address, dial.is_secure()) {
                 Ok(Step::Connect(_)) if dial.is_single() => return Ok(Ok(at)),

@@ -167,7 +167,8 @@ impl Connection {
                 metadata_auto_creation_enabled: Some(may_make_it),
             })
         };
-        Ok(self.ask(ask, deadline).await?.map(|answer| match answer {
+        let answer = self.ask(ask, deadline).await?.map_err(|refusal| refusal.about(topic));
+        Ok(answer.map(|answer| match answer {
             Command::PartitionMetadataResponse(answer) => answer.partitions.unwrap_or_default(),
             _ => 0,
         }))

@@ -68,6 +68,16 @@ impl Refusal {
         matches!(self.number, TOPIC_NOT_FOUND | SUBSCRIPTION_NOT_FOUND)
     }
 
+    /// The same, with what was asked about before the broker's words, which seldom name it.
+    #[must_use]
+    pub fn about(self, what: &str) -> Self {
+        let text = match self.text.as_str() {
+            "" => what.to_owned(),
+            text => format!("{what}: {text}"),
+        };
+        Self { text, ..self }
+    }
+
     /// As the failure of a call.
     pub fn error(&self) -> PluginError {
         let kind = match self.number {
