@@ -12,7 +12,7 @@ if order.get("token"):
     options["authentication"] = pulsar.AuthenticationToken(order["token"])
 if order.get("ca"):
     options["tls_trust_certs_file_path"] = order["ca"]
-quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal)
+quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
 client = pulsar.Client(order["url"], logger=quiet, **options)
 
 if order["do"] == "read":
