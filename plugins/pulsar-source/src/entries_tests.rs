@@ -115,8 +115,8 @@ fn what_was_not_handed_over_goes_back_and_what_was_does_not() {
     let (_, token) = next(&mut entries);
     assert_eq!(numbers(entries.give_back()), [2]);
     assert_eq!((entries.held(), entries.held_bytes()), (1, 1), "b is of an entry that is in hand");
-    assert_eq!(entries.lost(), [token.clone()]);
-    assert_eq!(entries.remove_consumer(CONSUMER), [token.clone()]);
+    assert_eq!(entries.lost(), std::slice::from_ref(&token));
+    assert_eq!(entries.remove_consumer(CONSUMER), std::slice::from_ref(&token));
     assert!(!entries.settle(&token) && entries.held() == 0 && entries.held_bytes() == 0 && entries.handed() == 0);
 }
 

@@ -85,7 +85,7 @@ fn several_messages_are_a_batch_whose_messages_have_numbers_of_their_own() {
     assert_eq!(metadata.num_messages_in_batch, Some(3));
     assert_eq!(metadata.partition_key.as_deref(), Some("order-1"));
     for (found, sent) in found.iter().zip(&messages) {
-        assert_eq!(value(found, "id"), [sent.id.clone()]);
+        assert_eq!(value(found, "id"), std::slice::from_ref(&sent.id));
         assert_eq!((found.payload.as_slice(), found.key.as_deref()), (sent.payload.as_slice(), Some(&b"order-1"[..])));
     }
 }
