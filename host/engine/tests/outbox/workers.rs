@@ -431,7 +431,7 @@ async fn tenants_take_turns() {
 #[tokio::test(start_paused = true)]
 async fn a_route_to_workers_holds_nothing_back_while_nothing_waits_there() {
     let world = World::new();
-    let host = world.start_with(|config| with_workers(config)).await;
+    let host = world.start_with(with_workers).await;
     assert!(host.outbox.blocked(None).await.unwrap().is_empty());
     host.send_one(out("1")).await;
     pass(seconds(1)).await;
