@@ -89,7 +89,7 @@ fn what_javascript_says_and_throws_is_shown() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("reserving {\"sku\":\"tea\",\"count\":2}"), "{said}");
     let reason = json(&output)["fault"]["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("no stock of tea") && reason.contains(".js:"), "{reason}");
+    assert!(reason.contains("no stock of tea") && reason.contains("at reserve (/reserve.js:"), "{reason}");
     assert!(!reason.contains("wasm backtrace") && !said.contains("RUST_BACKTRACE"), "{reason}\n{said}");
 }
 

@@ -43,14 +43,60 @@ pub(super) fn whole(filter: &str) -> &str {
 /// An operation to start.
 pub(super) struct Operation<'a> {
     /// Name of the act in the API.
-    pub(super) kind: &'a str,
-    pub(super) verb: &'a str,
-    pub(super) filter: &'a str,
+    kind: &'a str,
+    verb: &'a str,
+    filter: &'a str,
     /// What else the API takes of it.
-    pub(super) request: Map<String, Value>,
+    request: Map<String, Value>,
 }
 
-impl Operation<'_> {
+/// What an operation acts on, for people.
+pub(super) struct Concerned<'a> {
+    /// So many of them, behind a verb.
+    pub(super) counted: fn(u64, &Value) -> String,
+    /// Said where none matches.
+    pub(super) none: &'a str,
+    pub(super) view: &'a View<'a>,
+}
+
+impl<'a> Operation<'a> {
+    /// An act on all that match, of one tenant if one is named.
+    pub(super) fn new(
+        (kind, verb): (&'a str, &'a str),
+        filter: &'a str,
+        tenant: Option<&str>,
+        rate: Option<u32>,
+        mut request: Map<String, Value>,
+    ) -> Self {
+        request.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant.into())));
+        request.extend(rate.map(|rate| ("rate".to_owned(), rate.into())));
+        Self { kind, verb, filter: whole(filter), request }
+    }
+
+    /// Counts, asks, starts and follows it.
+    pub(super) async fn run(
+        &self,
+        context: &mut Context<'_>,
+        concerned: &Concerned<'_>,
+        how: &Bulk,
+    ) -> Result<(), CliError> {
+        let counted = self.count(context).await?;
+        let matched = counted.need("matched", Value::as_u64)?;
+        let what = format!("{} {}", self.verb, (concerned.counted)(matched, &counted.body));
+        if how.dry_run {
+            return dry_run(context, &counted, &what, concerned.view);
+        }
+        if matched == 0 && counted_since(&counted.body).is_none() {
+            context.term.say(&format!("{}: nothing to do", concerned.none));
+            return Ok(());
+        }
+        confirm(context, &what, self.filter, how.yes)?;
+        let Some(ended) = self.carry_out(context, matched, how.detach).await? else { return Ok(()) };
+        let id = ended.need("id", Value::as_str)?;
+        output::one(context.term, context.format, &ended.text, id, rows(&ended.body))?;
+        verdict(&ended, Exit::Failed)
+    }
+
     async fn post(&self, context: &Context<'_>, dry_run: bool) -> Result<Answer, CliError> {
         let mut request = self.request.clone();
         request.insert("kind".to_owned(), self.kind.into());
@@ -83,12 +129,7 @@ impl Operation<'_> {
 }
 
 /// Writes what would be done, and the first it would be done to.
-pub(super) fn dry_run(
-    context: &mut Context<'_>,
-    counted: &Answer,
-    what: &str,
-    view: &View<'_>,
-) -> Result<(), CliError> {
+fn dry_run(context: &mut Context<'_>, counted: &Answer, what: &str, view: &View<'_>) -> Result<(), CliError> {
     let sample = counted.need("sample", Value::as_array)?;
     match context.format {
         Format::Json | Format::Jsonl => context.term.line(counted.text.trim_end()),

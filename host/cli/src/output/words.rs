@@ -77,16 +77,19 @@ pub fn scheduled_until(item: &Value) -> Option<String> {
     item.get("scheduled_until").filter(|until| !until.is_null()).map(|_| instant(item, "scheduled_until"))
 }
 
-/// A count of dead letters with its noun; at least so many when the count ended before the end.
+/// So many dead letters, as far as they were counted.
 pub fn dead_letters(count: u64, counted: &Value) -> String {
-    let at_least = if counted_since(counted).is_some() { "at least " } else { "" };
-    format!("{at_least}{}", number(count, "dead letter", "dead letters"))
+    as_counted(counted, &number(count, "dead letter", "dead letters"))
 }
 
-/// The same of messages that wait.
+/// So many messages, as far as they were counted.
 pub fn messages(count: u64, counted: &Value) -> String {
+    as_counted(counted, &number(count, "message", "messages"))
+}
+
+fn as_counted(counted: &Value, number: &str) -> String {
     let at_least = if counted_since(counted).is_some() { "at least " } else { "" };
-    format!("{at_least}{}", number(count, "message", "messages"))
+    format!("{at_least}{number}")
 }
 
 /// A size for people: three digits or so, and a unit.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use waybill_core::endpoint::{EndpointSettings, Grants, ReloadPolicy, SlotPolicy};
-use waybill_core::port::transport::{Outcome, Transport as _};
+use waybill_core::port::transport::{CallError, ErrorKind, Outcome, Transport as _};
 use waybill_sandbox::{EndpointSpec, Fetched, Phase, Reload, Reloaded, Slot, StageOptions, Trust, World};
 use waybill_tests::guests;
 
-use super::support::{Peer, Place, component_with, good, phase_of, send, until};
+use super::support::{Peer, Place, component, component_with, good, phase_of, send, send_by, until};
 
 fn lines(version: &str) -> Vec<u8> {
     component_with(
@@ -301,4 +301,40 @@ async fn calls_get_the_drain_time_that_was_set_last_without_another_generation()
     assert_eq!(phase_of(&slot, 1), Some(Phase::Draining));
     peer.shut(false);
     assert!(is_acked(&under_way.await.unwrap().unwrap()), "it wasn't cut after the time before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waited_for_a_generation_that_is_rolled_back_is_given_back_untried() {
+    const CALLS: u64 = 40;
+    let place = Place::new(Trust::default());
+    place.put(&good("1.0.0"));
+    let slot = place.start(place.spec(SlotPolicy::default())).await;
+    place.put(&component(guests::SEND_PANICS, "2.0.0"));
+    let Reloaded::Live(swapped) = place.fleet.reload("orders", Reload::default()).await.unwrap() else {
+        panic!("unchanged")
+    };
+    // All of them hold the generation that fails, and wait for its one instance.
+    let serving: Vec<_> = (0..CALLS).map(|_| slot.serving().unwrap()).collect();
+    let calls = serving.into_iter().zip(1..).map(|(serving, number)| send_by(serving, number));
+    let answers = futures::future::join_all(calls).await;
+    until(&slot, "it is rolled back", |records| {
+        let failed = records.iter().find(|record| record.number == swapped.number)?;
+        (failed.why.as_ref()?.code == "PLUGIN.PROBATION_FAILED").then_some(())
+    })
+    .await;
+    // An instance takes one call at a time, and five are opened anew at once: no more calls are lost. What waited is given back untried; what
+    // came while the breaker was open, before the rollback, was refused untried.
+    let is_given_back = |outcomes: &Vec<Outcome>| matches!(outcomes.as_slice(), [Outcome::Release(fault)] if fault.code == "PLUGIN.SWAPPING");
+    let is_refused = |error: &CallError| error.fault.code == "PLUGIN.BREAKER_OPEN" && !error.fault.maybe_delivered;
+    let is_untried = |answer: &&Result<Vec<Outcome>, CallError>| match answer {
+        Ok(outcomes) => is_given_back(outcomes),
+        Err(error) => is_refused(error),
+    };
+    let tried: Vec<_> = answers.iter().filter(|answer| !is_untried(answer)).collect();
+    assert!(
+        tried.iter().all(|answer| answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Trapped)),
+        "{tried:?}"
+    );
+    assert!(tried.len() <= 6, "{} of {CALLS} were tried: {tried:?}", tried.len());
+    assert!(is_acked(&send(&slot, 99).await.unwrap()), "the earlier one serves");
 }

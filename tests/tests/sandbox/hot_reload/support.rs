@@ -257,7 +257,7 @@ pub async fn send(slot: &Slot, number: u64) -> Result<Vec<Outcome>, CallError> {
 }
 
 /// The same by a handle, which stays with its generation.
-async fn send_by(serving: Arc<dyn Transport>, number: u64) -> Result<Vec<Outcome>, CallError> {
+pub async fn send_by(serving: Arc<dyn Transport>, number: u64) -> Result<Vec<Outcome>, CallError> {
     struct Nobody;
     impl OutcomeSink for Nobody {
         fn settled(&self, _: usize, _: Outcome) {}

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::list::VIEW;
 use crate::client::Answer;
-use crate::commands::bulk::{self, Bulk, Operation};
+use crate::commands::bulk::{self, Bulk, Concerned, Operation};
 use crate::commands::saga::Mode;
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, lists, message, requests};
 use crate::exit::{CliError, Exit};
-use crate::output::{self, counted_since, dead_letters, number, safe, text};
+use crate::output::{dead_letters, number, safe, text};
 
 /// Kind of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,6 +76,8 @@ pub(in crate::commands) async fn run(
     }
 }
 
+const LETTERS: Concerned<'_> = Concerned { counted: dead_letters, none: "no dead letter matches", view: &VIEW };
+
 /// By filter: count, ask, start, watch.
 pub(super) async fn by_filter(
     context: &mut Context<'_>,
@@ -84,27 +86,9 @@ pub(super) async fn by_filter(
     tenant: Option<&str>,
     how: &Bulk,
 ) -> Result<(), CliError> {
-    let filter = bulk::whole(filter);
-    let mut request = Map::new();
-    request.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant.into())));
-    request.insert("reason".to_owned(), act.text.as_str().into());
-    request.extend(how.rate.map(|rate| ("rate".to_owned(), rate.into())));
-    let operation = Operation { kind: act.kind, verb: act.verb, filter, request };
-    let counted = operation.count(context).await?;
-    let matched = counted.need("matched", Value::as_u64)?;
-    let what = format!("{} {}", act.verb, dead_letters(matched, &counted.body));
-    if how.dry_run {
-        return bulk::dry_run(context, &counted, &what, &VIEW);
-    }
-    if matched == 0 && counted_since(&counted.body).is_none() {
-        context.term.say("no dead letter matches: nothing to do");
-        return Ok(());
-    }
-    bulk::confirm(context, &what, filter, how.yes)?;
-    let Some(ended) = operation.carry_out(context, matched, how.detach).await? else { return Ok(()) };
-    let id = ended.need("id", Value::as_str)?;
-    output::one(context.term, context.format, &ended.text, id, bulk::rows(&ended.body))?;
-    bulk::verdict(&ended, Exit::Failed)
+    let request = Map::from_iter([("reason".to_owned(), act.text.as_str().into())]);
+    let operation = Operation::new((act.kind, act.verb), filter, tenant, how.rate, request);
+    operation.run(context, &LETTERS, how).await
 }
 
 async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letters, how: &Bulk) -> Result<(), CliError> {

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::list::VIEW;
-use crate::commands::bulk::{self, Bulk, Operation};
+use crate::commands::bulk::{self, Bulk, Concerned, Operation};
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, message, requests};
-use crate::exit::{CliError, Exit};
-use crate::output::{self, counted_since, messages, number, safe, text};
+use crate::exit::CliError;
+use crate::output::{messages, number, safe, text};
 
 pub(super) struct MessageAct {
     /// Name of the act on one, in the API.
@@ -22,6 +22,8 @@ pub(super) struct MessageAct {
 }
 
 /// Does it to all of them.
+const WAITING: Concerned<'_> = Concerned { counted: messages, none: "no message that waits matches", view: &VIEW };
+
 pub(super) async fn run(
     act: &MessageAct,
     which: &Selection,
@@ -31,39 +33,12 @@ pub(super) async fn run(
     let mut body = act.body.clone();
     body.extend(how.reason.as_deref().map(|reason| ("reason".to_owned(), reason.into())));
     match &which.filter {
-        Some(filter) => by_filter(context, act, body, filter, which.tenant.as_deref(), how).await,
+        Some(filter) => {
+            let operation = Operation::new((act.many, act.verb), filter, which.tenant.as_deref(), how.rate, body);
+            operation.run(context, &WAITING, how).await
+        }
         None => by_ids(context, act, body, which, how).await,
     }
-}
-
-/// Counts, asks, starts and watches.
-async fn by_filter(
-    context: &mut Context<'_>,
-    act: &MessageAct,
-    mut request: Map<String, Value>,
-    filter: &str,
-    tenant: Option<&str>,
-    how: &Bulk,
-) -> Result<(), CliError> {
-    let filter = bulk::whole(filter);
-    request.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant.into())));
-    request.extend(how.rate.map(|rate| ("rate".to_owned(), rate.into())));
-    let operation = Operation { kind: act.many, verb: act.verb, filter, request };
-    let counted = operation.count(context).await?;
-    let matched = counted.need("matched", Value::as_u64)?;
-    let what = format!("{} {}", act.verb, messages(matched, &counted.body));
-    if how.dry_run {
-        return bulk::dry_run(context, &counted, &what, &VIEW);
-    }
-    if matched == 0 && counted_since(&counted.body).is_none() {
-        context.term.say("no message that waits matches: nothing to do");
-        return Ok(());
-    }
-    bulk::confirm(context, &what, filter, how.yes)?;
-    let Some(ended) = operation.carry_out(context, matched, how.detach).await? else { return Ok(()) };
-    let id = ended.need("id", Value::as_str)?;
-    output::one(context.term, context.format, &ended.text, id, bulk::rows(&ended.body))?;
-    bulk::verdict(&ended, Exit::Failed)
 }
 
 async fn by_ids(

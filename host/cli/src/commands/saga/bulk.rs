@@ -12,10 +12,8 @@ use crate::exit::{CliError, Exit};
 use crate::output::{self, Format, number, text};
 
 pub(super) async fn run(act: &SagaAct, filter: &str, context: &mut Context<'_>) -> Result<(), CliError> {
-    let mut request = act.body.clone();
-    request.extend(act.which.selection.tenant.as_deref().map(|tenant| ("tenant".to_owned(), tenant.into())));
-    request.extend(act.which.rate.map(|rate| ("rate".to_owned(), rate.into())));
-    let operation = Operation { kind: act.name, verb: act.name, filter: bulk::whole(filter), request };
+    let tenant = act.which.selection.tenant.as_deref();
+    let operation = Operation::new((act.name, act.name), filter, tenant, act.which.rate, act.body.clone());
     let counted = operation.count(context).await?;
     if act.which.dry_run {
         return dry_run(act, filter, &counted, context).await;
