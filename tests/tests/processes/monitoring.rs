@@ -266,8 +266,8 @@ async fn the_board_and_the_alerts_answer_in_prometheus_beside_a_running_host() {
         assert_eq!(rule["health"], "ok", "{rule}");
     }
     until("nothing is said to be down", async || {
-        let rules = rules(&prometheus).await;
-        let is_inactive = |name: &str| rules.iter().any(|rule| rule["name"] == name && rule["state"] == "inactive");
+        let now = self::rules(&prometheus).await;
+        let is_inactive = |name: &str| now.iter().any(|rule| rule["name"] == name && rule["state"] == "inactive");
         is_inactive("WaybillDown") && is_inactive("WaybillNotReady")
     })
     .await;

@@ -11,7 +11,7 @@ use crate::commands::bulk::{self, Bulk, Concerned, Operation};
 use crate::commands::saga::Mode;
 use crate::commands::selection::{self, Id, Selection};
 use crate::commands::{Context, lists, message, requests};
-use crate::exit::{CliError, Exit};
+use crate::exit::CliError;
 use crate::output::{dead_letters, number, safe, text};
 
 /// Kind of a dead letter.
