@@ -31,10 +31,11 @@ impl EntryFilter {
             }
             let value = condition.value.as_str();
             match condition.field.as_str() {
-                "tenant" => filter.tenant = Some(Glob::new(value)),
-                "key" => filter.key = Some(Glob::new(value)),
+                "tenant" => condition.once(&mut filter.tenant, Glob::new(value))?,
+                "key" => condition.once(&mut filter.key, Glob::new(value))?,
                 "state" | "status" => {
-                    filter.state = Some(one_of(&condition, value, &StateWord::ALL.map(StateWord::word))?);
+                    let state = one_of(&condition, value, &StateWord::ALL.map(StateWord::word))?;
+                    condition.once(&mut filter.state, state)?;
                 }
                 _ => return Err(condition.unknown(FIELDS)),
             }

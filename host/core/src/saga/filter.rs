@@ -45,11 +45,12 @@ impl SagaFilter {
             let slot = match condition.field.as_str() {
                 "version" => {
                     let version = value.parse().map_err(|_| condition.refuse("a version is a number from 1"))?;
-                    filter.version = Some(version);
+                    condition.once(&mut filter.version, version)?;
                     continue;
                 }
                 "state" | "status" => {
-                    filter.state = Some(one_of(&condition, value, &SagaState::ALL.map(SagaState::word))?);
+                    let state = one_of(&condition, value, &SagaState::ALL.map(SagaState::word))?;
+                    condition.once(&mut filter.state, state)?;
                     continue;
                 }
                 "reason" | "error" | "last_error" => {

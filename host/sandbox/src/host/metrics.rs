@@ -12,8 +12,13 @@ use crate::meters::Bound;
 
 const PREFIX: &str = "waybill_plugin_";
 /// Names (without prefix) that are the host's.
-const HOSTS_OWN: [&str; 12] = [
+const HOSTS_OWN: [&str; 17] = [
     "calls_total",
+    "cpu_microseconds_total",
+    "cpu_seconds_total",
+    "generation",
+    "rollbacks_total",
+    "swaps_total",
     "traps_total",
     "restarts_total",
     "call_seconds",
