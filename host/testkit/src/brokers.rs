@@ -5,10 +5,10 @@ use std::io;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
-use crate::{nats, rabbitmq, redis};
+use crate::{mqtt, nats, rabbitmq, redis};
 
 /// All of them, in the order in which they are measured.
-pub static ALL: [Broker; 3] = [nats::BROKER, rabbitmq::BROKER, redis::BROKER];
+pub static ALL: [Broker; 4] = [nats::BROKER, rabbitmq::BROKER, redis::BROKER, mqtt::BROKER];
 
 pub struct Broker {
     /// Name of its transport, and of its client in `tests/natives`.

@@ -23,6 +23,7 @@
 //! | [`memory_host`] | the real engine on the reference store: a host without a process, brought into the states that tests need |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
 //! | [`metrics_page`] | metrics as `docs/operations.md` and as `/metrics` have them |
+//! | [`mqtt`] | a real Mosquitto, RabbitMQ's MQTT, and a small client of both |
 //! | [`nats`] | a real nats-server, and a small client of it |
 //! | [`outage`] | a broker's server killed under load, and what it has then |
 //! | [`postgres`] | a real PostgreSQL, and a client of it |
@@ -60,6 +61,7 @@ pub mod memory_host;
 pub mod memory_store;
 pub mod metrics_page;
 pub mod model;
+pub mod mqtt;
 pub mod nats;
 pub mod outage;
 pub mod postgres;

@@ -13,6 +13,8 @@ mod texts;
 mod wal;
 // Under `cfg(test)` the sources of plugins would bring their own tests along.
 #[cfg(not(test))]
+mod mqtt;
+#[cfg(not(test))]
 mod wire;
 
 use std::path::PathBuf;

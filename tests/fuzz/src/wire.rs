@@ -9,11 +9,13 @@ mod nats;
 mod resp;
 
 use crate::Target;
+use crate::mqtt::{Version, packet, property};
 
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "resp", read: resp_stream, seeds: resps },
     Target { name: "nats", read: nats_stream, seeds: operations },
     Target { name: "amqp", read: amqp_stream, seeds: frames },
+    Target { name: "mqtt", read: mqtt_stream, seeds: packets },
 ];
 
 /// Takes one thing after the other; each takes a part of what is there, and never more.
@@ -38,6 +40,23 @@ fn nats_stream(bytes: &[u8]) {
 fn nats_message(operation: &nats::Operation<'_>) {
     if let nats::Operation::Message(message) = operation {
         let _ = (message.status(), message.status_text(), message.header_lines().count());
+    }
+}
+
+fn mqtt_stream(bytes: &[u8]) {
+    for version in [Version::V311, Version::V5] {
+        drain(bytes, |bytes| {
+            packet::next(bytes, version).map(|found| found.map(|frame| (mqtt_packet(&frame.packet), frame.here)))
+        });
+    }
+}
+
+/// What the plugins read of a packet.
+fn mqtt_packet(packet: &packet::Packet<'_>) {
+    if let packet::Packet::Message(packet::Message { properties, .. })
+    | packet::Packet::Connected(packet::Connected { properties, .. }) = packet
+    {
+        let _ = property::Properties::new(properties).count();
     }
 }
 
@@ -84,6 +103,16 @@ fn operations() -> Vec<Vec<u8>> {
         b"HMSG orders.a 1 $JS.ACK.S.C.1.2.3.4.5 34 36\r\nNATS/1.0\r\nNats-Msg-Id: message\r\n\r\n{}\r\n",
     ];
     lines.map(<[u8]>::to_vec).to_vec()
+}
+
+fn packets() -> Vec<Vec<u8>> {
+    let packets: [&[u8]; 4] = [
+        b"\x20\x06\x01\0\x03\x21\0\x14\xd0\0\xe0\x01\x8b",
+        b"\x40\x02\0\x07\x40\x09\0\x07\x87\x05\x1f\0\x02no",
+        b"\x90\x05\0\x01\0\x01\x87\xb0\x04\0\x02\0\0",
+        b"\x3b\x0f\0\x01a\0\x07\x07\x26\0\x01k\0\x01vhi\x30\x05\0\x01ahi",
+    ];
+    packets.map(<[u8]>::to_vec).to_vec()
 }
 
 fn frames() -> Vec<Vec<u8>> {

@@ -8,6 +8,7 @@
 //! | `nats` | URL WINDOW | `nats` | publishes to JetStream |
 //! | `rabbitmq` | URL WINDOW | `rabbitmq` | publishes by AMQP 0-9-1 with confirms |
 //! | `redis` | URL WINDOW | `redis` | adds to a stream in pipelines |
+//! | `mqtt` | URL WINDOW | `mqtt` | publishes by MQTT 5 with quality of service 1 |
 //! | `fill` | URL WINDOW KEYS | `nats` | publishes what others then read; 0 keys: none has one |
 //! | `fetch` | URL WINDOW | `fetch` | reads a stream and acknowledges, nothing else |
 //! | `append-redis`, `append-nats` | URL UNDER_WAY SIZE STREAMS | `append` | appends batches to streams in turn |
@@ -24,6 +25,7 @@ mod append;
 mod codec;
 mod fetch;
 mod live;
+mod mqtt;
 mod nats;
 mod rabbitmq;
 mod redis;
@@ -59,6 +61,7 @@ async fn main() -> Result<()> {
         ("nats", [url, window]) => nats::run(url, messages, size(window)?).await?,
         ("rabbitmq", [url, window]) => rabbitmq::run(url, messages, size(window)?).await?,
         ("redis", [url, window]) => redis::run(url, messages, size(window)?)?,
+        ("mqtt", [url, window]) => mqtt::run(url, messages, size(window)?).await?,
         ("fill", [url, window, keys]) => nats::fill(url, messages, size(window)?, keys.parse()?).await?,
         ("fetch", [url, window]) => fetch::run(url, messages, size(window)?).await?,
         ("append-redis", [url, shape @ ..]) => append::redis(url, messages, batches(shape)?)?,

@@ -6,7 +6,7 @@ use serde_json::json;
 use waybill_conformance::{Case, Options, Report, Verdict, run};
 use waybill_core::port::transport::Transport as _;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, World};
-use waybill_testkit::{nats, postgres, rabbitmq, redis};
+use waybill_testkit::{mqtt, nats, postgres, rabbitmq, redis};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
 pub fn sandbox() -> &'static Sandbox {
@@ -199,6 +199,30 @@ async fn redis_passes_against_a_real_server() {
     }
 }
 
+/// A server without subscribers takes everything and keeps nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn mqtt_passes_against_a_real_server() {
+    let server = mqtt::Server::start().await.unwrap();
+    let case = |name: &str, config: &str, messages: &str| {
+        format!(
+            r#"
+            [case]
+            name = "{name}"
+            config = {{ servers = ["mqtt://${{peer}}"]{config} }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            {messages}
+            "#,
+            server.url().trim_start_matches("mqtt://")
+        )
+    };
+    let publishes = case("publishes", "", "[[message]]\ndestination = \"suite.messages\"\nexpect = \"ack\"");
+    let each = [("suite.unheard", "blocked", "MQTT.NO_SUBSCRIBERS"), ("suite.#", "permanent", "MQTT.TOPIC")];
+    let each = case("each destination has its outcome", ", no_subscribers = \"hold\"", &messages(&each));
+    passes("mqtt", World::Transport, &[&publishes, &each], &[]).await;
+}
+
 /// Through a consumer of the source's own, so that each check finds everything again.
 #[tokio::test(flavor = "multi_thread")]
 async fn nats_source_passes_against_a_real_server() {
@@ -269,6 +293,20 @@ async fn redis_source_passes_against_a_real_server() {
     let config = r#"{ servers = ["redis://${peer}"], stream = "orders.created", group = "suite" }"#;
     let case = case_of(config, server.url().trim_start_matches("redis://"), 5);
     passes("redis-source", World::Source, &[&case], &[]).await;
+}
+
+/// The session is there before the messages, as an MQTT server keeps them for sessions only. It has no place for what is rejected
+/// either.
+#[tokio::test(flavor = "multi_thread")]
+async fn mqtt_source_passes_against_a_real_server() {
+    let server = mqtt::Server::start().await.unwrap();
+    let mut client = server.session("suite").await.unwrap();
+    client.subscribe("orders.created").await.unwrap();
+    client.close().await.unwrap();
+    fill("mqtt", json!({ "servers": [server.url()] })).await;
+    let config = r#"{ servers = ["mqtt://${peer}"], topics = ["orders.created"], client_id = "suite" }"#;
+    let case = case_of(config, server.url().trim_start_matches("mqtt://"), 5);
+    passes("mqtt-source", World::Source, &[&case], &[]).await;
 }
 
 /// Document 4's table under another name, with so many rows that wait.

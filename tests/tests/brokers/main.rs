@@ -2,6 +2,8 @@
 //! shared one as it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod mqtt;
+mod mqtt_source;
 mod nats;
 mod nats_source;
 mod postgres;

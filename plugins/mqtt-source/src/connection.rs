@@ -1,0 +1,267 @@
+//! A connection as the pool keeps it: one of them has the server's session.
+
+use std::cell::Cell;
+
+use waybill_mqtt_wire::packet::{Message, Packet};
+use waybill_mqtt_wire::reason::{self, REFUSED};
+use waybill_mqtt_wire::write::{self, acknowledge, subscribe, unsubscribe};
+use waybill_mqtt_wire::{self as wire, Credentials, Login, Version, keys, no_mqtt, stale};
+use waybill_plugin::broker::{Address, Codes, Endpoint, Session};
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::host::net_types::TlsOptions;
+use waybill_plugin::transport::{OpenArgs, OpenPurpose, PluginError};
+
+use crate::arrivals::Arrivals;
+use crate::config::{Config, Keys, Retained};
+use crate::delivery::delivery;
+
+/// Ids of our requests. Those of messages are the server's to choose, and have nothing to do with them.
+const SUBSCRIBE: u16 = 1;
+const UNSUBSCRIBE: u16 = 2;
+
+/// What every connection of an instance has in common.
+pub(crate) struct Shared {
+    /// Which version the servers were found to speak.
+    found: Cell<Option<Version>>,
+    credentials: Credentials,
+    /// Name of the client, by which the server keeps the session.
+    client: String,
+    /// Whether the session is to leave nothing behind.
+    probes: bool,
+}
+
+/// A connection that is logged in.
+pub(crate) struct Connection {
+    wire: wire::Connection,
+    /// The subscriptions are asked for.
+    subscribes: bool,
+    /// The server has answered.
+    is_subscribed: bool,
+}
+
+impl Session for Connection {
+    type Keys = Keys;
+    type Shared = Shared;
+    const CODES: &'static Codes = wire::Connection::CODES;
+
+    fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
+        Ok(Shared {
+            found: Cell::default(),
+            credentials: Credentials::read()?,
+            client: config.own.client(args),
+            probes: args.purpose == OpenPurpose::Probe,
+        })
+    }
+
+    async fn open(endpoint: &Endpoint<Self>, address: &Address, deadline: Deadline) -> Result<Self, PluginError> {
+        let (shared, config) = (endpoint.shared(), endpoint.config());
+        let login = Login {
+            credentials: &shared.credentials,
+            client_id: &shared.client,
+            clean: shared.probes,
+            session_expiry: if shared.probes { 0 } else { config.own.session_seconds() },
+            receive_maximum: u16::try_from(config.common.window).unwrap_or(u16::MAX),
+            keep_alive: keys::keep_alive_seconds(config.own.keep_alive),
+        };
+        let wire =
+            wire::Connection::open(endpoint, address, config.own.version, &shared.found, &login, deadline).await?;
+        if config.own.share.is_some() && !wire.limits().shares {
+            return Err(reason::of_connection(0x9e, None).error());
+        }
+        Ok(Self { wire, subscribes: false, is_subscribed: false })
+    }
+
+    fn address(&self) -> &Address {
+        self.wire.address()
+    }
+
+    async fn catch_up(&mut self, _: Deadline) -> Result<(), PluginError> {
+        // What the session holds begins to come at once: it stays here until somebody takes it.
+        if self.wire.incoming.is_empty() {
+            self.wire.listen(0).await?;
+        }
+        Ok(())
+    }
+
+    async fn ping(&mut self, endpoint: &Endpoint<Self>, deadline: Deadline) -> Result<Option<String>, PluginError> {
+        self.catch_up(deadline).await?;
+        if self.wire.incoming.is_empty() && self.wire.beat.is_dead(endpoint.config().own.ack_timeout) {
+            return Err(stale());
+        }
+        self.wire.ask(deadline).await.map(|()| None)
+    }
+
+    fn ping_timeout(config: &Config) -> u32 {
+        config.own.ack_timeout
+    }
+
+    async fn close(self, deadline: Deadline) {
+        self.wire.close(deadline).await;
+    }
+}
+
+impl Connection {
+    pub(crate) fn wire(&self) -> &wire::Connection {
+        &self.wire
+    }
+
+    /// Whether the server has answered to the subscriptions.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.is_subscribed
+    }
+
+    /// Asks for the subscriptions, once. The answer comes among the messages, which may be many.
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    pub(crate) async fn subscribe(&mut self, own: &Keys, deadline: Deadline) -> Result<(), PluginError> {
+        if std::mem::replace(&mut self.subscribes, true) {
+            return Ok(());
+        }
+        let (version, mut out) = (self.wire.version(), Vec::new());
+        let unwanted = own.unwanted();
+        if !unwanted.is_empty() {
+            unsubscribe(&mut out, version, UNSUBSCRIBE, unwanted.iter().map(String::as_str));
+        }
+        let retained = match own.retained {
+            Retained::Skip => write::Retained::Never,
+            Retained::New => write::Retained::New,
+            Retained::Each => write::Retained::Each,
+        };
+        subscribe(&mut out, version, SUBSCRIBE, retained, own.filters().iter().map(String::as_str));
+        self.wire.write(out, deadline).await
+    }
+
+    /// Takes what has come into `arrivals`, for as long as there is room, and acknowledges what nobody wants.
+    ///
+    /// # Errors
+    /// The server refused a subscription, or the connection is of no more use.
+    pub(crate) async fn take(
+        &mut self,
+        arrivals: &mut Arrivals,
+        own: &Keys,
+        group: Option<&str>,
+        deadline: Deadline,
+    ) -> Result<(), PluginError> {
+        let (version, has_session) = (self.wire.version(), self.wire.limits().has_session);
+        let is_subscribed = &mut self.is_subscribed;
+        while arrivals.has_room() {
+            let taken = self.wire.incoming.next(|packet| match packet {
+                Packet::Message(message) => {
+                    let is_wanted = !is_unwanted(&message, own.retained, version, has_session);
+                    let delivery = is_wanted.then(|| delivery(&message, group, own));
+                    arrivals.push(message.id, delivery);
+                    Ok(())
+                }
+                Packet::Subscribed { id: SUBSCRIBE, reasons } => {
+                    *is_subscribed = true;
+                    check_subscribed(reasons, own)
+                }
+                Packet::Ended { reason, said } => Err(reason::of_connection(reason, said).error()),
+                Packet::Unsubscribed { .. } | Packet::Alive => Ok(()),
+                _ => Err(no_mqtt("an answer that nobody asked for")),
+            })?;
+            match taken {
+                Some(taken) => taken?,
+                None => break,
+            }
+        }
+        self.acknowledge(arrivals, deadline).await
+    }
+
+    /// Acknowledges what is settled, in the order of arrival.
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    pub(crate) async fn acknowledge(&mut self, arrivals: &mut Arrivals, deadline: Deadline) -> Result<(), PluginError> {
+        let mut out = Vec::new();
+        for id in arrivals.acknowledge() {
+            acknowledge(&mut out, id);
+        }
+        if out.is_empty() { Ok(()) } else { self.wire.write(out, deadline).await }
+    }
+
+    /// Waits up to `wait` milliseconds for bytes; 0 = only what is there. Answers whether some came.
+    ///
+    /// # Errors
+    /// The connection is of no more use, or the server is silent for longer than `silence` milliseconds.
+    pub(crate) async fn listen(&mut self, wait: u32, silence: u32, deadline: Deadline) -> Result<bool, PluginError> {
+        self.wire.ask_if_due(deadline).await?;
+        let has_come = self.wire.listen(wait).await?;
+        if !has_come && self.wire.beat.is_dead(silence) {
+            return Err(stale());
+        }
+        Ok(has_come)
+    }
+
+    /// Asks for a sign of life, without waiting for it.
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    pub(crate) async fn ask(&mut self, deadline: Deadline) -> Result<(), PluginError> {
+        self.wire.ask(deadline).await
+    }
+}
+
+/// Whether a message is one that the server had retained and the operator doesn't want. In 3.1.1 the server can't be told, and
+/// sends all of them at each subscription.
+fn is_unwanted(message: &Message<'_>, retained: Retained, version: Version, has_session: bool) -> bool {
+    message.is_retained
+        && match retained {
+            Retained::Skip => true,
+            Retained::New => version == Version::V311 && has_session && !message.is_again,
+            Retained::Each => false,
+        }
+}
+
+fn check_subscribed(reasons: &[u8], own: &Keys) -> Result<(), PluginError> {
+    let filters = own.filters();
+    if reasons.len() != filters.len() {
+        return Err(no_mqtt("an answer to another subscription"));
+    }
+    for (filter, reason) in filters.iter().zip(reasons) {
+        if *reason >= REFUSED {
+            return Err(reason::of_filter(*reason, filter).error());
+        }
+        if *reason == 0 {
+            waybill_plugin::warn!(
+                [("code", "MQTT.QOS")],
+                "the server gives `{filter}` quality of service 0 only: what is lost on its way is lost"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn retained_messages_are_passed_over_as_the_operator_says() {
+        let message = |is_retained, is_again| Message { is_retained, is_again, ..Message::default() };
+        for (retained, version, has_session, is_again, expected) in [
+            (Retained::Skip, Version::V5, false, false, true),
+            (Retained::Each, Version::V311, true, false, false),
+            (Retained::New, Version::V5, true, false, false),
+            (Retained::New, Version::V311, false, false, false),
+            (Retained::New, Version::V311, true, false, true),
+            // It came before and wasn't acknowledged.
+            (Retained::New, Version::V311, true, true, false),
+        ] {
+            assert_eq!(is_unwanted(&message(true, is_again), retained, version, has_session), expected);
+            assert!(!is_unwanted(&message(false, is_again), retained, version, has_session));
+        }
+    }
+
+    #[test]
+    fn a_refused_filter_is_named() {
+        let config: Config = waybill_plugin::config::parse(r#"{"topics":["a","b"]}"#).unwrap();
+        assert!(check_subscribed(&[1, 1], &config.own).is_ok());
+        let error = check_subscribed(&[1, 0x87], &config.own).unwrap_err();
+        assert_eq!(error.fault.code, "MQTT.PERMISSIONS");
+        assert!(error.fault.reason.starts_with("`b`"));
+        assert_eq!(check_subscribed(&[1], &config.own).unwrap_err().fault.code, "MQTT.PROTOCOL");
+    }
+}

@@ -1,0 +1,309 @@
+//! The bundled MQTT source: subscribes with a session that the server keeps, and acknowledges in the order of arrival.
+//!
+//! One connection has the session, and its messages are settled on it: what was in hand is lost with it, told to the host, and comes
+//! again. Calls run one after the other. What this doesn't do: quality of service 2, giving back (MQTT has no word for it, so
+//! what is given back is kept here), a place for dead letters at the server, telling how many messages wait there.
+//!
+//! - `config`: what an operator may set; `connection`: a connection as the pool keeps it
+//! - `arrivals`: what one connection has brought, and how it is settled; `delivery`: a message as it is handed over
+//!
+//! The protocol and logging in are in `waybill-mqtt-wire`, which the transport shares.
+
+mod arrivals;
+mod config;
+mod connection;
+mod delivery;
+
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+use waybill_plugin::broker::{Pool, Session as _};
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::source::{Delivery, Notices, Pulled, Settled, Settlement, Source, SourceArgs};
+use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
+
+use crate::arrivals::Arrivals;
+use crate::config::{Config, Keys};
+use crate::connection::Connection;
+
+waybill_plugin::manifest!();
+waybill_plugin::export_source!(MqttSource);
+
+/// Abilities of a source that has the messages to itself: acknowledgements go in order, and what wasn't acknowledged comes again
+/// so.
+const ALONE: [&str; 2] = ["replays-in-order", "ordered-groups"];
+/// Those of one that shares them: the server may give to others what it had in hand.
+const SHARING: [&str; 1] = ["extend"];
+/// Longest goodbye, in milliseconds.
+const GOODBYE_MS_MAX: u32 = 1_000;
+
+struct MqttSource {
+    pool: Pool<Connection>,
+    /// What is ordered together: all of a client's; none if others share it.
+    group: Option<String>,
+    window: u32,
+    window_bytes: u32,
+    /// The connection that has the server's session, and what it brought.
+    session: RefCell<Option<(Connection, Arrivals)>>,
+    /// How many connections had it.
+    sessions: Cell<u64>,
+    /// How often the server had forgotten the session, not told yet.
+    forgotten: Cell<u64>,
+    /// Tokens that can't be settled any more, not told yet. Of a source that has the messages to itself the whole group is told
+    /// instead: it comes again in its order.
+    lost: RefCell<Vec<Vec<u8>>>,
+    quiet: Cell<bool>,
+}
+
+impl Source for MqttSource {
+    type Config = Config;
+
+    async fn open(
+        call: &CallInfo,
+        args: &OpenArgs,
+        wants: &SourceArgs,
+        mut config: Config,
+    ) -> Result<(Self, Opened), PluginError> {
+        let deadline = Deadline::of_call(call.timeout);
+        config.own.check_instances(args.instances)?;
+        // The server lets one client of a name in, with as many messages as the host wants.
+        config.common.connections = 1;
+        config.common.window = wants.window.clamp(1, u32::from(u16::MAX));
+        let group = config.own.share.is_none().then(|| config.own.client(args));
+        let features: &[&str] = if group.is_some() { &ALONE } else { &SHARING };
+        let pool = Pool::<Connection>::new(args, config)?;
+        let connection = pool.connect(deadline).await?;
+        let opened = Opened {
+            peer: Some(connection.wire().version().name().to_owned()),
+            tick_every: Some(connection.wire().beat.every().unwrap_or(pool.config().own.keep_alive)),
+            features: features.iter().map(|feature| (*feature).to_owned()).collect(),
+            ..Opened::new()
+        };
+        pool.put(connection, deadline).await;
+        let source = Self {
+            window: pool.config().common.window,
+            window_bytes: wants.window_bytes,
+            pool,
+            group,
+            session: RefCell::default(),
+            sessions: Cell::new(0),
+            forgotten: Cell::new(0),
+            lost: RefCell::default(),
+            quiet: Cell::new(false),
+        };
+        if args.purpose == OpenPurpose::Serve {
+            source.begin(call, deadline).await?;
+        }
+        Ok((source, opened))
+    }
+
+    async fn pull(&self, call: &CallInfo, max: u32, max_bytes: u32, wait: u32) -> Result<Pulled, PluginError> {
+        if self.quiet.get() {
+            return Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) });
+        }
+        if !self.lost.borrow().is_empty() {
+            // Before anything comes again.
+            return Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) });
+        }
+        let deadline = Deadline::of_call(call.timeout);
+        let mut session = self.take_session(call, deadline).await?;
+        let wait = wait.min(deadline.left().unwrap_or_default() / 2);
+        if let Err(error) = self.fill(&mut session, max, wait, deadline).await {
+            self.end(session, &error, deadline).await;
+            // The host has to know what is lost, whatever it is told of the connection.
+            return if self.lost.borrow().is_empty() {
+                Err(error)
+            } else {
+                Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) })
+            };
+        }
+        let has_room = session.1.has_room();
+        let deliveries = hand_over(&mut session.1, max, max_bytes);
+        let caught_up = deliveries.is_empty() && has_room && wait > 0;
+        self.session.replace(Some(session));
+        Ok(Pulled { deliveries, caught_up, notices: self.notices() })
+    }
+
+    async fn settle(&self, call: &CallInfo, items: Vec<Settlement>) -> Result<Vec<Settled>, PluginError> {
+        let deadline = Deadline::of_call(call.timeout);
+        let Some((mut connection, mut arrivals)) = self.session.take() else {
+            return Ok(vec![Settled::Lost; items.len()]);
+        };
+        let settled = arrivals.settle(&items);
+        if let Err(error) = connection.acknowledge(&mut arrivals, deadline).await {
+            self.end((connection, arrivals), &error, deadline).await;
+            return Err(error);
+        }
+        self.session.replace(Some((connection, arrivals)));
+        Ok(settled)
+    }
+
+    async fn health(&self, call: &CallInfo) -> HealthReport {
+        self.pool.health(call).await
+    }
+
+    async fn tick(&self, call: &CallInfo) -> Result<Notices, PluginError> {
+        let Some(mut session) = self.session.take() else {
+            self.pool.tick(call).await?;
+            return Ok(self.notices());
+        };
+        let deadline = Deadline::of_call(call.timeout);
+        match self.look_after(&mut session, deadline.at_most(self.keys().ack_timeout)).await {
+            Ok(()) => drop(self.session.replace(Some(session))),
+            Err(error) => self.end(session, &error, deadline).await,
+        }
+        Ok(self.notices())
+    }
+
+    async fn quiesce(&self, _: &CallInfo) -> Result<(), PluginError> {
+        // What wasn't handed over isn't acknowledged, so it stays in the server's session.
+        self.quiet.set(true);
+        Ok(())
+    }
+
+    async fn close(&self, call: &CallInfo) {
+        if let Some((connection, _)) = self.session.take() {
+            connection.close(Deadline::of_call(call.timeout).at_most(GOODBYE_MS_MAX)).await;
+        }
+        self.pool.close(call).await;
+    }
+}
+
+impl MqttSource {
+    fn keys(&self) -> &Keys {
+        &self.pool.config().own
+    }
+
+    /// Takes the session up for the first time, and waits until the server has answered to the subscriptions.
+    async fn begin(&self, call: &CallInfo, deadline: Deadline) -> Result<(), PluginError> {
+        let mut session = self.take_session(call, deadline).await?;
+        let time = deadline.at_most(self.keys().ack_timeout);
+        match self.subscribe(&mut session, time).await {
+            Ok(()) => {
+                self.session.replace(Some(session));
+                Ok(())
+            }
+            Err(error) => {
+                self.end(session, &error, deadline).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// A full window holds the answer back: then it is taken later.
+    async fn subscribe(
+        &self,
+        (connection, arrivals): &mut (Connection, Arrivals),
+        deadline: Deadline,
+    ) -> Result<(), PluginError> {
+        let own = self.keys();
+        connection.subscribe(own, deadline).await?;
+        loop {
+            connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            if connection.is_subscribed() || !arrivals.has_room() {
+                return Ok(());
+            }
+            let silent =
+                || PluginError::unavailable("MQTT.ACK_TIMEOUT", "the server didn't answer to the subscription in time");
+            let left = deadline.left().ok_or_else(silent)?;
+            connection.listen(left, own.ack_timeout, deadline).await?;
+        }
+    }
+
+    /// The session, on a new connection if it has none.
+    async fn take_session(&self, call: &CallInfo, deadline: Deadline) -> Result<(Connection, Arrivals), PluginError> {
+        if let Some(session) = self.session.take() {
+            return Ok(session);
+        }
+        let connection = self.pool.take(call, deadline).await?;
+        let before = self.sessions.get();
+        self.sessions.set(before + 1);
+        if before > 0 && !connection.wire().limits().has_session {
+            self.forgotten.set(self.forgotten.get() + 1);
+            waybill_plugin::warn!(
+                [("server", connection.address())],
+                "the server had forgotten our session: what waited there is gone"
+            );
+        }
+        Ok((connection, Arrivals::new(before + 1, self.window, self.window_bytes)))
+    }
+
+    /// Ends a connection that is of no more use. What it brought and wasn't acknowledged comes again, on another one.
+    async fn end(&self, session: (Connection, Arrivals), error: &PluginError, deadline: Deadline) {
+        let (connection, arrivals) = session;
+        self.lost.borrow_mut().extend(arrivals.lost());
+        self.pool.give_back(connection, Some(error), deadline).await;
+    }
+
+    /// Waits until something is there to be handed over, and takes what else has come.
+    async fn fill(
+        &self,
+        (connection, arrivals): &mut (Connection, Arrivals),
+        max: u32,
+        wait: u32,
+        deadline: Deadline,
+    ) -> Result<(), PluginError> {
+        let (own, began) = (self.keys(), Instant::now());
+        connection.subscribe(own, deadline).await?;
+        let mut has_come = false;
+        loop {
+            let before = arrivals.waiting();
+            connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            if has_come && arrivals.waiting() == before + 1 && arrivals.has_room() {
+                // More may be held back until the server knows that this one has come (Nagle's algorithm). Our system tells it some
+                // 40 ms late, or at once beside something that we send.
+                connection.ask(deadline).await?;
+            }
+            let gone = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+            let left = if arrivals.waiting() > 0 { 0 } else { wait.saturating_sub(gone) };
+            if arrivals.waiting() >= max as usize || !arrivals.has_room() {
+                return Ok(());
+            }
+            let pulse = connection.wire().beat.every().unwrap_or(u32::MAX);
+            has_come = connection.listen(left.min(pulse), own.ack_timeout, deadline).await?;
+            if !has_come && left <= pulse {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Keeps the connection alive while nobody pulls.
+    async fn look_after(
+        &self,
+        (connection, arrivals): &mut (Connection, Arrivals),
+        deadline: Deadline,
+    ) -> Result<(), PluginError> {
+        let own = self.keys();
+        loop {
+            connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            if !arrivals.has_room() || !connection.listen(0, own.ack_timeout, deadline).await? {
+                break;
+            }
+        }
+        connection.ask(deadline).await
+    }
+
+    /// What the host wasn't told yet.
+    fn notices(&self) -> Notices {
+        let mut notices = Notices { lost: self.lost.take(), ..Notices::new() };
+        if let (Some(group), false) = (&self.group, notices.lost.is_empty()) {
+            notices.lost.clear();
+            notices.revoked.push(group.clone());
+        }
+        match self.forgotten.take() {
+            0 => notices,
+            times => notices.with_attribute("made-anew", times.to_string()),
+        }
+    }
+}
+
+fn hand_over(arrivals: &mut Arrivals, max: u32, max_bytes: u32) -> Vec<Delivery> {
+    let (mut deliveries, mut bytes) = (Vec::new(), 0_usize);
+    while deliveries.len() < max as usize {
+        let room = (!deliveries.is_empty()).then(|| (max_bytes as usize).saturating_sub(bytes));
+        let Some(delivery) = arrivals.next(room, max_bytes as usize) else { break };
+        bytes += delivery.payload.len();
+        deliveries.push(delivery);
+    }
+    deliveries
+}

@@ -1,0 +1,9 @@
+//! The bundled `mqtt` transport in the real sandbox against a real Mosquitto: what arrives, what each refusal means, what becomes
+//! of messages when the server goes.
+
+mod delivering;
+mod failing;
+mod kill;
+mod refusing;
+mod support;
+mod tls;
