@@ -22,6 +22,7 @@
 //! | [`ledger`] | what clients did, in their own words |
 //! | [`memory_host`] | the real engine on the reference store: a host without a process, brought into the states that tests need |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
+//! | [`kafka`] | a real Apache Kafka, and its Java client |
 //! | [`metrics_page`] | metrics as `docs/operations.md` and as `/metrics` have them |
 //! | [`mqtt`] | a real Mosquitto, RabbitMQ's MQTT, and a small client of both |
 //! | [`nats`] | a real nats-server, and a small client of it |
@@ -54,6 +55,7 @@ pub mod grpc_subscriber;
 pub mod idempotency_model;
 pub mod inbound;
 pub mod inbox_model;
+pub mod kafka;
 pub mod kill;
 pub mod ledger;
 pub mod load;

@@ -6,7 +6,7 @@ use serde_json::json;
 use waybill_conformance::{Case, Options, Report, Verdict, run};
 use waybill_core::port::transport::Transport as _;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, World};
-use waybill_testkit::{mqtt, nats, postgres, rabbitmq, redis};
+use waybill_testkit::{kafka, mqtt, nats, postgres, rabbitmq, redis};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
 pub fn sandbox() -> &'static Sandbox {
@@ -223,6 +223,43 @@ async fn mqtt_passes_against_a_real_server() {
     passes("mqtt", World::Transport, &[&publishes, &each], &[]).await;
 }
 
+/// Servers of Kafka tell their own addresses, so the suite's peer stands between for the first connection alone.
+const KAFKA_BESIDE: [&str; 4] = ["close-in-the-middle", "ids-kept", "outage", "peer-silent"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_passes_against_a_real_server() {
+    let server = kafka::Server::start().await.unwrap();
+    server.client().await.unwrap().create("suite.messages", 3).await.unwrap();
+    let beside = KAFKA_BESIDE.map(|name| format!("{name} = \"it isn't on the wire\"")).join("\n");
+    let case = |name: &str, config: &str, messages: &str| {
+        format!(
+            r#"
+            [case]
+            name = "{name}"
+            config = {{ servers = ["${{peer}}"]{config} }}
+            [case.not_applicable]
+            {beside}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            {messages}
+            "#,
+            server.url()
+        )
+    };
+    let writes = case("writes", "", "[[message]]\ndestination = \"suite.messages\"\nexpect = \"ack\"");
+    let each = [
+        ("suite.messages", "ack", ""),
+        ("suite unknown", "permanent", "KAFKA.TOPIC"),
+        ("suite.unknown", "blocked", "KAFKA.NO_TOPIC"),
+    ];
+    let each = case("each destination has its outcome", ", create_topics = \"never\"", &messages(&each));
+    let report = passes("kafka", World::Transport, &[&writes, &each], &KAFKA_BESIDE).await;
+    for name in ["key-runs", "key-runs-cut"] {
+        assert!(report.check(name).is_some(), "{name} is told: {report:#?}");
+    }
+}
+
 /// Through a consumer of the source's own, so that each check finds everything again.
 #[tokio::test(flavor = "multi_thread")]
 async fn nats_source_passes_against_a_real_server() {
@@ -307,6 +344,16 @@ async fn mqtt_source_passes_against_a_real_server() {
     let config = r#"{ servers = ["mqtt://${peer}"], topics = ["orders.created"], client_id = "suite" }"#;
     let case = case_of(config, server.url().trim_start_matches("mqtt://"), 5);
     passes("mqtt-source", World::Source, &[&case], &[]).await;
+}
+
+/// What is rejected stays, as in Redis.
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka_source_passes_against_a_real_server() {
+    let server = kafka::Server::start().await.unwrap();
+    fill("kafka", json!({ "servers": [server.url()] })).await;
+    let config = r#"{ servers = ["${peer}"], topics = ["orders.created"], group = "suite" }"#;
+    let case = case_of(config, &server.url(), 5);
+    passes("kafka-source", World::Source, &[&case], &[]).await;
 }
 
 /// Document 4's table under another name, with so many rows that wait.

@@ -2,6 +2,8 @@
 //! shared one as it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod kafka;
+mod kafka_source;
 mod mqtt;
 mod mqtt_source;
 mod nats;

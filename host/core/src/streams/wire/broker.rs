@@ -12,7 +12,6 @@ pub enum Broker {
     RabbitMq,
     /// Streams of Redis, not its channels.
     Redis,
-    /// The name is kept for a plugin to come.
     Kafka,
     /// The name is kept for a plugin to come.
     Pulsar,

@@ -1,0 +1,126 @@
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.*;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.clients.consumer.*;
+import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.*;
+
+/** What tests do with the Java client. Each run is one command; further properties are NAME=VALUE at its end. */
+public class Client {
+    public static void main(String[] words) throws Exception {
+        Properties settings = new Properties();
+        List<String> args = new ArrayList<>();
+        for (String word : words) {
+            int at = word.indexOf('=');
+            if (at > 0) settings.put(word.substring(0, at), word.substring(at + 1)); else args.add(word);
+        }
+        settings.put("bootstrap.servers", args.get(1));
+        switch (args.get(0)) {
+            case "create" -> create(settings, args.get(2), Integer.parseInt(args.get(3)), Short.parseShort(args.get(4)));
+            case "delete" -> delete(settings, args.get(2));
+            case "trim" -> trim(settings, args.get(2), Long.parseLong(args.get(3)));
+            case "ends" -> ends(settings, args.get(2));
+            case "offsets" -> offsets(settings, args.get(2));
+            case "write" -> write(settings, args.get(2), Integer.parseInt(args.get(3)), Integer.parseInt(args.get(4)));
+            case "read" -> read(settings, args.get(2), Integer.parseInt(args.get(3)));
+            case "partitions" -> partitions(settings, args.get(2));
+            default -> throw new IllegalArgumentException(args.get(0));
+        }
+    }
+
+    static void create(Properties settings, String topic, int partitions, short replicas) throws Exception {
+        NewTopic wanted = new NewTopic(topic, partitions, replicas);
+        Map<String, String> more = new HashMap<>();
+        for (String name : settings.stringPropertyNames())
+            if (name.startsWith("topic.")) more.put(name.substring(6), settings.getProperty(name));
+        try (Admin admin = Admin.create(settings)) { admin.createTopics(List.of(wanted.configs(more))).all().get(); }
+    }
+
+    static void delete(Properties settings, String topic) throws Exception {
+        try (Admin admin = Admin.create(settings)) { admin.deleteTopics(List.of(topic)).all().get(); }
+    }
+
+    /** Removes what lies before an offset of partition 0. */
+    static void trim(Properties settings, String topic, long before) throws Exception {
+        try (Admin admin = Admin.create(settings)) {
+            admin.deleteRecords(Map.of(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(before))).all().get();
+        }
+    }
+
+    /** The next offset of each partition. */
+    static void ends(Properties settings, String topic) throws Exception {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings)) {
+            consumer.endOffsets(places(consumer, topic)).forEach((place, end) -> System.out.println(place.partition() + "\t" + end));
+        }
+    }
+
+    /** What a group has committed. */
+    static void offsets(Properties settings, String group) throws Exception {
+        try (Admin admin = Admin.create(settings)) {
+            admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get()
+                .forEach((place, at) -> System.out.println(place.topic() + "\t" + place.partition() + "\t" + at.offset()));
+        }
+    }
+
+    /** Messages with the ids m0, m1, ... and keys order-N. */
+    static void write(Properties settings, String topic, int from, int to) throws Exception {
+        settings.put("enable.idempotence", "true");
+        String transaction = settings.getProperty("transactional.id");
+        boolean aborts = "true".equals(settings.remove("abort"));
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            if (transaction != null) { producer.initTransactions(); producer.beginTransaction(); }
+            for (int number = from; number < to; number++) {
+                ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, bytes("order-" + number % 20), bytes("{\"order\":" + number + "}"));
+                record.headers().add("id", bytes("m" + number)).add("x-tenant", bytes("acme")).add("x-event-type", bytes("order.created")).add("content-type", bytes("application/json"));
+                producer.send(record, (at, error) -> { if (error != null) System.err.println(error); });
+            }
+            producer.flush();
+            if (transaction != null) { if (aborts) producer.abortTransaction(); else producer.commitTransaction(); }
+        }
+    }
+
+    /** So many messages from the start, or what there is after ten seconds: partition, offset, key, value, headers. */
+    static void read(Properties settings, String topic, int count) throws Exception {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings)) {
+            List<TopicPartition> places = places(consumer, topic);
+            consumer.assign(places);
+            consumer.seekToBeginning(places);
+            long end = System.currentTimeMillis() + 10_000;
+            int found = 0;
+            StringBuilder out = new StringBuilder();
+            while (found < count && System.currentTimeMillis() < end)
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    found++;
+                    out.append(record.partition()).append('\t').append(record.offset()).append('\t').append(text(record.key())).append('\t').append(text(record.value()));
+                    for (Header header : record.headers()) out.append('\t').append(header.key()).append('=').append(text(header.value()));
+                    out.append('\n');
+                }
+            System.out.print(out);
+        }
+    }
+
+    /** Where its own partitioner puts the keys order-0 to order-99. */
+    static void partitions(Properties settings, String topic) throws Exception {
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            int count = producer.partitionsFor(topic).size();
+            for (int number = 0; number < 100; number++)
+                System.out.println("order-" + number + "\t" + org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey(bytes("order-" + number), count));
+        }
+    }
+
+    static KafkaConsumer<byte[], byte[]> consumer(Properties settings) {
+        settings.putIfAbsent("isolation.level", "read_committed");
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    static List<TopicPartition> places(KafkaConsumer<byte[], byte[]> consumer, String topic) {
+        return consumer.partitionsFor(topic).stream().map(info -> new TopicPartition(topic, info.partition())).toList();
+    }
+
+    static byte[] bytes(String text) { return text.getBytes(StandardCharsets.UTF_8); }
+
+    static String text(byte[] bytes) { return bytes == null ? "" : new String(bytes, StandardCharsets.UTF_8); }
+}

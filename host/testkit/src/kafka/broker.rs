@@ -1,0 +1,58 @@
+//! Kafka as the broker of an outage.
+
+use std::io;
+
+use async_trait::async_trait;
+
+use super::server::Server;
+use crate::outage::{Broker, DESTINATION, Stored};
+
+/// More than any run has.
+const READ_MAX: usize = 1_000_000;
+
+/// A server that the transport writes to.
+pub struct Durable {
+    pub server: Server,
+}
+
+#[async_trait]
+impl Broker for Durable {
+    fn name(&self) -> &'static str {
+        "kafka"
+    }
+
+    fn transport(&self) -> String {
+        let port = self.server.port();
+        format!(
+            "plugin = \"kafka\"\nconfig = {{ servers = [\"127.0.0.1:{port}\"] }}\n\
+             allow = {{ net = [\"tcp://127.0.0.1:{port}\"] }}"
+        )
+    }
+
+    async fn prepare(&mut self) -> io::Result<()> {
+        self.server.client().await?.create(DESTINATION, 4).await
+    }
+
+    fn freeze(&self) -> io::Result<()> {
+        self.server.freeze()
+    }
+
+    async fn kill(&mut self) -> io::Result<()> {
+        self.server.kill().await
+    }
+
+    async fn restart(&mut self) -> io::Result<()> {
+        self.server.restart().await
+    }
+
+    async fn read_all(&mut self) -> io::Result<Vec<Stored>> {
+        let all = self.server.client().await?.read(DESTINATION, READ_MAX).await?;
+        let stored = all.into_iter().map(|record| Stored {
+            place: format!("{}/{}", record.partition, record.offset),
+            id: record.header("id").unwrap_or_default().to_owned(),
+            attempt: record.header("x-attempt").unwrap_or_default().to_owned(),
+            payload: record.value.into_bytes(),
+        });
+        Ok(stored.collect())
+    }
+}

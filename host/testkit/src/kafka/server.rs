@@ -1,0 +1,215 @@
+//! Apache Kafka as a process: one server that is broker and controller.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::client::Client;
+use super::jars::{class_path, program};
+use crate::process::free_port;
+
+/// A cold start takes 3 to 8 seconds; a loaded machine is slower.
+const READY_TIME_MAX: Duration = Duration::from_secs(180);
+/// Between two questions whether it is ready.
+const READY_POLL: Duration = Duration::from_millis(50);
+/// Longest wait for one answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// ApiVersions, version 0, without a client's name: length, number, version, correlation, no name.
+const ARE_YOU_THERE: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 255, 255];
+
+/// How to start one.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Lines added to its configuration.
+    pub config: String,
+    /// Whether it has a second port where the user `waybill` logs in by the password `secret`: PLAIN and SCRAM.
+    pub sasl: bool,
+}
+
+pub struct Server {
+    folder: TempDir,
+    options: Options,
+    child: Child,
+    ports: Ports,
+}
+
+#[derive(Clone, Copy)]
+struct Ports {
+    plain: u16,
+    controller: u16,
+    sasl: u16,
+}
+
+impl Server {
+    /// Starts one, and waits until it answers. Topics are made when they are asked for, with four partitions.
+    ///
+    /// # Errors
+    /// Java isn't installed, or it doesn't start; the text says what to do.
+    pub async fn start() -> io::Result<Self> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// Starts one, and waits until it answers.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_with(options: Options) -> io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let ports = Ports { plain: free_port()?, controller: free_port()?, sasl: free_port()? };
+        configure(folder.path(), &options, ports)?;
+        format(folder.path(), &options).await?;
+        let child = spawn(folder.path()).await?;
+        let mut server = Self { folder, options, child, ports };
+        server.ready().await?;
+        Ok(server)
+    }
+
+    /// Its port on loopback: the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.ports.plain
+    }
+
+    /// The port where one logs in, with [`Options::sasl`].
+    pub fn sasl_port(&self) -> u16 {
+        self.ports.sasl
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.plain)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Its Java client.
+    ///
+    /// # Errors
+    /// Its jars can't be had.
+    pub async fn client(&self) -> io::Result<Client> {
+        Client::of(self.url()).await
+    }
+
+    /// Kills it (`kill -9`) and waits for its end.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub async fn kill(&mut self) -> io::Result<()> {
+        self.child.kill().await
+    }
+
+    /// Starts it again on the same ports and folder, after [`Server::kill`], and waits until it answers.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub async fn restart(&mut self) -> io::Result<()> {
+        configure(self.folder.path(), &self.options, self.ports)?;
+        self.child = spawn(self.folder.path()).await?;
+        self.ready().await
+    }
+
+    /// Stops it where it is: connections stay, nothing is read or answered. [`Server::kill`] ends it all the same.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn freeze(&self) -> io::Result<()> {
+        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("Kafka has ended"))?;
+        rustix::process::kill_process(pid, Signal::STOP).map_err(Into::into)
+    }
+
+    async fn ready(&mut self) -> io::Result<()> {
+        let asked = Instant::now();
+        while asked.elapsed() < READY_TIME_MAX {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("Kafka ended with {status}:\n{}", self.log())));
+            }
+            if timeout(ANSWER_TIME_MAX, self.answers()).await.is_ok_and(|answered| answered.is_ok()) {
+                return Ok(());
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+        Err(io::Error::other(format!("Kafka wasn't ready in time\n{}", self.log())))
+    }
+
+    async fn answers(&self) -> io::Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports.plain)).await?;
+        stream.write_all(&ARE_YOU_THERE).await?;
+        stream.read_exact(&mut [0; 8]).await.map(|_| ())
+    }
+}
+
+fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
+    let Ports { plain, controller, sasl } = ports;
+    let with_sasl = |text: String| if options.sasl { text } else { String::new() };
+    let listeners = with_sasl(format!(",SASL_PLAINTEXT://127.0.0.1:{sasl}"));
+    let mut config = format!(
+        "process.roles=broker,controller\nnode.id=1\n\
+         listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller}{listeners}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{plain}{listeners}\n\
+         controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n\
+         log.dirs={}\nnum.partitions=4\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=4\n\
+         transaction.state.log.replication.factor=1\ntransaction.state.log.num.partitions=4\ntransaction.state.log.min.isr=1\n\
+         group.initial.rebalance.delay.ms=0\nnum.network.threads=2\nnum.io.threads=2\nlog.cleaner.dedupe.buffer.size=8388608\n{}\n",
+        folder.join("data").display(),
+        options.config
+    );
+    if options.sasl {
+        let module = "org.apache.kafka.common.security";
+        let _ = write!(
+            config,
+            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+             listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_waybill=\"secret\";\n\
+             listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;\n\
+             listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"
+        );
+    }
+    std::fs::write(folder.join("server.properties"), config)
+}
+
+/// Makes an empty store, once.
+async fn format(folder: &Path, options: &Options) -> io::Result<()> {
+    let mut command = java(&["-Xmx128m"]).await?;
+    command.args(["kafka.tools.StorageTool", "format", "--standalone", "-t", "V2F5YmlsbC10ZXN0LWthZg", "-c"]);
+    command.arg(folder.join("server.properties"));
+    if options.sasl {
+        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+            command.args(["--add-scram", &format!("{mechanism}=[name=waybill,password=secret]")]);
+        }
+    }
+    let done = command.stdin(Stdio::null()).output().await?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = [done.stdout, done.stderr].concat();
+    Err(io::Error::other(format!("Kafka's store can't be made:\n{}", String::from_utf8_lossy(&said))))
+}
+
+async fn spawn(folder: &Path) -> io::Result<Child> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
+    let options = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+    let mut command = java(&options).await?;
+    command
+        .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"])
+        .arg(folder.join("server.properties"));
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
+    command.spawn()
+}
+
+/// Java with Kafka's classes.
+async fn java(options: &[&str]) -> io::Result<Command> {
+    let mut command = Command::new(program("java")?);
+    command.args(options).arg("-cp").arg(class_path().await?);
+    Ok(command)
+}

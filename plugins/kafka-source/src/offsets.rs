@@ -1,0 +1,158 @@
+//! Where a group stands in its partitions, and where these begin and end.
+
+use std::collections::BTreeMap;
+
+use waybill_kafka_wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use waybill_kafka_wire::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use waybill_kafka_wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
+use waybill_kafka_wire::messages::{BrokerId, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName};
+use waybill_kafka_wire::refusal::{self, NONE};
+use waybill_kafka_wire::{Uuid, text};
+use waybill_plugin::broker::Endpoint;
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::transport::PluginError;
+
+use crate::client::Client;
+use crate::member::Member;
+
+/// A topic and the number of a partition.
+pub(crate) type Place = (String, i32);
+
+/// Asks for the first offset that is kept.
+pub(crate) const EARLIEST: i64 = -2;
+/// Asks for the one that is given next.
+pub(crate) const LATEST: i64 = -1;
+
+/// What a group committed of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Committed {
+    pub(crate) offset: i64,
+    /// The topic's id as it was then, if we wrote it.
+    pub(crate) topic: Option<Uuid>,
+}
+
+/// Where the group stands; what it never committed isn't among them.
+///
+/// # Errors
+/// The group can't be asked, or refuses us.
+pub(crate) async fn committed(
+    member: &mut Member,
+    client: &mut Client,
+    endpoint: &Endpoint<Client>,
+    places: &[Place],
+    deadline: Deadline,
+) -> Result<BTreeMap<Place, Committed>, PluginError> {
+    let topics = by_topic(places).into_iter().map(|(name, numbers)| {
+        OffsetFetchRequestTopic::default().with_name(TopicName(text(name))).with_partition_indexes(numbers)
+    });
+    let request = OffsetFetchRequest::default().with_group_id(member.group()).with_topics(Some(topics.collect()));
+    let answer = member.ask(client, endpoint, &request, deadline).await?;
+    member.heard(answer.error_code)?;
+    let mut found = BTreeMap::new();
+    for topic in &answer.topics {
+        let name = topic.name.0.as_str();
+        for partition in &topic.partitions {
+            refusal::check(partition.error_code, &format!("offsets of `{name}`"), None)?;
+            if partition.committed_offset >= 0 {
+                let topic = partition.metadata.as_ref().and_then(|text| Uuid::try_parse(text.as_str()).ok());
+                let committed = Committed { offset: partition.committed_offset, topic };
+                found.insert((name.to_owned(), partition.partition_index), committed);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Where partitions begin, or end. What has no leader now isn't among them.
+///
+/// # Errors
+/// A leader can't be asked.
+pub(crate) async fn bounds(
+    client: &mut Client,
+    endpoint: &Endpoint<Client>,
+    places: &[Place],
+    which: i64,
+    deadline: Deadline,
+) -> Result<BTreeMap<Place, i64>, PluginError> {
+    let mut found = BTreeMap::new();
+    for (node, places) in by_leader(client, places) {
+        let topics = by_topic(&places).into_iter().map(|(name, numbers)| {
+            let partition =
+                |number: &i32| ListOffsetsPartition::default().with_partition_index(*number).with_timestamp(which);
+            ListOffsetsTopic::default()
+                .with_name(TopicName(text(name)))
+                .with_partitions(numbers.iter().map(partition).collect())
+        });
+        let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(topics.collect());
+        let mut connection = client.cluster.take(endpoint, node, deadline).await?;
+        let answer = connection.ask(&request, deadline).await?;
+        client.cluster.put(node, connection);
+        for topic in &answer.topics {
+            for partition in topic.partitions.iter().filter(|partition| partition.error_code == NONE) {
+                found.insert((topic.name.0.as_str().to_owned(), partition.partition_index), partition.offset);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Commits. False if the group is shared out anew, or a partition can't be committed now.
+///
+/// # Errors
+/// The group can't be asked, or refuses us.
+pub(crate) async fn commit(
+    member: &mut Member,
+    client: &mut Client,
+    endpoint: &Endpoint<Client>,
+    offsets: &BTreeMap<Place, (i64, Uuid)>,
+    deadline: Deadline,
+) -> Result<bool, PluginError> {
+    let mut topics: BTreeMap<&str, Vec<OffsetCommitRequestPartition>> = BTreeMap::new();
+    for ((name, number), (offset, id)) in offsets {
+        let partition = OffsetCommitRequestPartition::default()
+            .with_partition_index(*number)
+            .with_committed_offset(*offset)
+            .with_committed_metadata(Some(text(&id.to_string())));
+        topics.entry(name).or_default().push(partition);
+    }
+    let topics = topics.into_iter().map(|(name, partitions)| {
+        OffsetCommitRequestTopic::default().with_name(TopicName(text(name))).with_partitions(partitions)
+    });
+    let request = OffsetCommitRequest::default()
+        .with_group_id(member.group())
+        .with_generation_id_or_member_epoch(member.generation())
+        .with_member_id(member.id())
+        .with_group_instance_id(member.instance())
+        .with_topics(topics.collect());
+    let answer = member.ask(client, endpoint, &request, deadline).await?;
+    let mut all = true;
+    for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+        // A topic that was deleted meanwhile has no offsets: the others' stand.
+        all &= match partition.error_code {
+            3 | 100 => false,
+            number => member.heard(number)?,
+        };
+    }
+    Ok(all)
+}
+
+/// Places by the servers that lead them.
+pub(crate) fn by_leader(client: &Client, places: &[Place]) -> BTreeMap<i32, Vec<Place>> {
+    let mut nodes: BTreeMap<i32, Vec<Place>> = BTreeMap::new();
+    for place in places {
+        let Some(Ok(topic)) = client.cluster.topic(&place.0) else { continue };
+        let number = usize::try_from(place.1).unwrap_or(usize::MAX);
+        if let Some(node) = topic.leaders.get(number).copied().flatten() {
+            nodes.entry(node).or_default().push(place.clone());
+        }
+    }
+    nodes
+}
+
+fn by_topic(places: &[Place]) -> BTreeMap<&str, Vec<i32>> {
+    let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for (name, number) in places {
+        topics.entry(name).or_default().push(*number);
+    }
+    topics
+}

@@ -1,0 +1,184 @@
+//! The bundled `kafka` in the real sandbox against a real Apache Kafka.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use waybill_core::port::provision::ProvisionAction;
+use waybill_core::port::transport::{CallError, ErrorKind, Outcome, Transport};
+use waybill_sandbox::{EndpointSpec, WasmTransport};
+use waybill_testkit::kafka::{Durable, Options, Server};
+use waybill_testkit::outage::{Plan, Progress, run};
+use waybill_testkit::process::binary;
+use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
+
+const TOPIC: &str = "orders.created";
+
+fn settings(config: Value) -> EndpointSpec {
+    transport::settings("orders-kafka", config)
+}
+
+async fn open(settings: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
+    transport::open("kafka", settings).await
+}
+
+/// A transport to this server, with more configuration.
+async fn to(server: &Server, more: Value) -> Arc<WasmTransport> {
+    let mut config = json!({ "servers": [server.url()] });
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    open(settings(config)).await.expect("opens")
+}
+
+/// Codes of what became of a batch; `+` for delivered.
+fn codes(outcomes: &[Outcome]) -> Vec<String> {
+    let code = |outcome: &Outcome| match outcome {
+        Outcome::Ack(_) => "+".to_owned(),
+        Outcome::Retryable(fault) => format!("retry {}", fault.code),
+        Outcome::Permanent(fault) => format!("dead {}", fault.code),
+        Outcome::Blocked { fault, .. } => format!("blocked {}", fault.code),
+        Outcome::Release(fault) => format!("back {}", fault.code),
+    };
+    outcomes.iter().map(code).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_arrives_with_its_whole_envelope_where_the_java_client_puts_its_key() {
+    let server = Server::start().await.unwrap();
+    let client = server.client().await.unwrap();
+    client.create(TOPIC, 12).await.unwrap();
+    let transport = to(&server, json!({})).await;
+    let outcomes = send(&transport, batch(0, 100, TOPIC)).await;
+    assert_eq!(acknowledged(&outcomes), 100);
+    let all = client.read(TOPIC, 100).await.unwrap();
+    let theirs: HashMap<String, String> = client
+        .run("partitions", &[TOPIC])
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|parts| (parts[0].clone(), parts[1].clone()))
+        .collect();
+    for record in &all {
+        assert_eq!(theirs[&record.key], record.partition.to_string(), "{record:?}");
+    }
+    let record = all.iter().find(|record| record.header("id") == Some("m7")).unwrap();
+    assert_eq!((record.key.as_str(), record.value.as_str()), ("order-7", "{\"order\":7}"));
+    for (name, value) in [
+        ("x-tenant", "acme"),
+        ("x-topic", "bus:orders.created"),
+        ("x-key", "order-7"),
+        ("x-event-type", "order.created"),
+        ("x-seq", "42"),
+        ("content-type", "application/json"),
+        ("x-occurred-at", "2023-11-14T22:13:20.000Z"),
+        ("X-Shop", "berlin"),
+    ] {
+        assert_eq!(record.header(name), Some(value), "{name}");
+    }
+    let Outcome::Ack(receipt) = &outcomes[7] else { panic!("{:?}", outcomes[7]) };
+    assert_eq!(receipt.broker_ref.as_deref(), Some(record.offset.to_string().as_str()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_compression_is_read_by_the_java_client() {
+    let server = Server::start().await.unwrap();
+    let client = server.client().await.unwrap();
+    for compression in ["gzip", "snappy", "lz4", "zstd"] {
+        let topic = format!("orders.{compression}");
+        let transport = to(&server, json!({ "compression": compression })).await;
+        assert_eq!(acknowledged(&send(&transport, batch(0, 500, &topic)).await), 500, "{compression}");
+        transport.close(AMPLE).await;
+        let ids: HashSet<String> = client
+            .read(&topic, 500)
+            .await
+            .unwrap()
+            .iter()
+            .filter_map(|record| record.header("id").map(str::to_owned))
+            .collect();
+        assert_eq!(ids.len(), 500, "{compression}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_are_the_fate_of_their_messages_alone() {
+    let server = Server::start().await.unwrap();
+    let client = server.client().await.unwrap();
+    client.run("create", &[TOPIC, "1", "1", "topic.max.message.bytes=2000"]).await.unwrap();
+    client.run("create", &["compacted", "1", "1", "topic.cleanup.policy=compact"]).await.unwrap();
+    let transport = to(&server, json!({ "create_topics": "never" })).await;
+    let mut all = batch(0, 5, TOPIC);
+    all[2].payload = vec![b'x'; 10_000].into();
+    assert_eq!(codes(&send(&transport, all).await), ["+", "+", "dead KAFKA.MAX_MESSAGE", "+", "+"]);
+    let mut keyless = batch(5, 6, "compacted");
+    keyless[0].key = None;
+    assert_eq!(codes(&send(&transport, keyless).await), ["dead KAFKA.INVALID_RECORD"]);
+    assert_eq!(codes(&send(&transport, batch(6, 7, "missing")).await), ["blocked KAFKA.NO_TOPIC"]);
+    assert_eq!(codes(&send(&transport, batch(7, 8, "no topic")).await), ["dead KAFKA.TOPIC"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_logs_in_by_each_mechanism_and_a_wrong_password_is_denied() {
+    let server = Server::start_with(Options { sasl: true, ..Options::default() }).await.unwrap();
+    let url = format!("127.0.0.1:{}", server.sasl_port());
+    let with = |sasl: &str, password: &str| {
+        let config = json!({ "servers": [url], "sasl": sasl });
+        transport::grant(settings(config), &[("user", "waybill"), ("password", password)])
+    };
+    for sasl in ["plain", "scram-sha-256", "scram-sha-512", "auto"] {
+        let transport = open(with(sasl, "secret")).await.expect(sasl);
+        assert_eq!(acknowledged(&send(&transport, batch(0, 3, TOPIC)).await), 3, "{sasl}");
+        let error = open(with(sasl, "wrong")).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Denied, "KAFKA.AUTH"), "{sasl}");
+    }
+    let error = open(settings(json!({ "servers": [url] }))).await.unwrap_err();
+    assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "KAFKA.LOST"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_are_provisioned_and_a_different_one_is_a_conflict() {
+    let server = Server::start().await.unwrap();
+    let provision = async |partitions: u32, apply: bool| {
+        let wanted = json!({ "topics": [{ "name": TOPIC, "partitions": partitions }] });
+        let transport = to(&server, json!({ "provision": wanted })).await;
+        let changes = transport.provision(apply).await.unwrap();
+        changes.into_iter().map(|change| change.action).collect::<Vec<_>>()
+    };
+    assert_eq!(provision(3, false).await, [ProvisionAction::Create]);
+    assert_eq!(provision(3, true).await, [ProvisionAction::Create]);
+    assert_eq!(provision(3, true).await, [ProvisionAction::Keep]);
+    assert_eq!(provision(5, true).await, [ProvisionAction::Conflict]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_goes_on_by_itself() {
+    let mut server = Server::start().await.unwrap();
+    let transport = to(&server, json!({})).await;
+    assert_eq!(acknowledged(&send(&transport, batch(0, 10, TOPIC)).await), 10);
+    server.kill().await.unwrap();
+    let sending = send(&transport, batch(10, 20, TOPIC));
+    let restarting = async {
+        server.restart().await.unwrap();
+    };
+    let (outcomes, ()) = tokio::join!(sending, restarting);
+    assert_eq!(acknowledged(&outcomes), 10, "{outcomes:?}");
+    let all = server.client().await.unwrap().read(TOPIC, 20).await.unwrap();
+    let mut ids: BTreeMap<String, u32> = BTreeMap::new();
+    for record in &all {
+        *ids.entry(record.header("id").unwrap().to_owned()).or_default() += 1;
+    }
+    assert_eq!((ids.len(), all.len()), (20, 20), "{ids:?}");
+}
+
+/// The release binary delivers to a server that is killed with `kill -9` again and again under load.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kafka_server_killed_under_load_costs_neither_messages_nor_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = Plan { messages: 20_000, keys: 200, kills: 3 };
+    let (progress, _keep) = watch::channel(Progress::default());
+    let mut broker = Durable { server: Server::start().await.unwrap() };
+    let report = run(plan, &mut broker, &binary().unwrap(), dir.path(), &progress).await.unwrap();
+    let _ = write!(std::io::stderr(), "{report}");
+    assert!(report.passed(), "{report}");
+    assert_eq!(progress.borrow().kills, plan.kills);
+}
