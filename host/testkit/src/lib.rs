@@ -29,6 +29,7 @@
 //! | [`outage`] | a broker's server killed under load, and what it has then |
 //! | [`postgres`] | a real PostgreSQL, and a client of it |
 //! | [`process`] | the release binary as a process |
+//! | [`pulsar`] | a real Apache Pulsar, and the client of its own project |
 //! | [`rabbitmq`] | a real RabbitMQ, and a small client of it |
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
@@ -68,6 +69,7 @@ pub mod nats;
 pub mod outage;
 pub mod postgres;
 pub mod process;
+pub mod pulsar;
 pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;

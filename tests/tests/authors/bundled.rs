@@ -6,7 +6,7 @@ use serde_json::json;
 use waybill_conformance::{Case, Options, Report, Verdict, run};
 use waybill_core::port::transport::Transport as _;
 use waybill_sandbox::{PluginSource, Sandbox, SandboxOptions, World};
-use waybill_testkit::{kafka, mqtt, nats, postgres, rabbitmq, redis};
+use waybill_testkit::{kafka, mqtt, nats, postgres, pulsar, rabbitmq, redis};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
 pub fn sandbox() -> &'static Sandbox {
@@ -354,6 +354,53 @@ async fn kafka_source_passes_against_a_real_server() {
     let config = r#"{ servers = ["${peer}"], topics = ["orders.created"], group = "suite" }"#;
     let case = case_of(config, &server.url(), 5);
     passes("kafka-source", World::Source, &[&case], &[]).await;
+}
+
+/// Without a subscription nothing is kept, however much the check on memory sends.
+#[tokio::test(flavor = "multi_thread")]
+async fn pulsar_passes_against_a_real_server() {
+    let server = pulsar::Server::shared().await.unwrap();
+    server.create_topic("suite-ended", 0).await.unwrap();
+    server.admin("POST", "persistent/public/default/suite-ended/terminate", "").await.unwrap();
+    let case = |name: &str, messages: &str| {
+        format!(
+            r#"
+            [case]
+            name = "{name}"
+            config = {{ servers = ["pulsar://${{peer}}"], single_broker = true }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            {messages}
+            "#,
+            server.url().trim_start_matches("pulsar://")
+        )
+    };
+    let sends = case("sends", "[[message]]\ndestination = \"suite-sent\"\nexpect = \"ack\"");
+    let each = [
+        ("suite-sent", "ack", ""),
+        ("suite-ended", "blocked", "PULSAR.TERMINATED"),
+        ("no topic", "permanent", "PULSAR.TOPIC"),
+    ];
+    let each = case("each destination has its outcome", &messages(&each));
+    let report = passes("pulsar", World::Transport, &[&sends, &each], &[]).await;
+    for name in ["key-runs", "key-runs-cut"] {
+        assert!(report.check(name).is_some(), "{name} is told: {report:#?}");
+    }
+}
+
+/// What was rejected stays, as with Redis: three messages are taken off.
+#[tokio::test(flavor = "multi_thread")]
+async fn pulsar_source_passes_against_a_real_server() {
+    let server = pulsar::Server::shared().await.unwrap();
+    let subscription = "persistent/public/default/orders.created/subscription/suite";
+    server.create_topic("orders.created", 0).await.unwrap();
+    server.admin("PUT", subscription, "").await.unwrap();
+    fill("pulsar", json!({ "servers": [server.url()] })).await;
+    let config =
+        r#"{ servers = ["pulsar://${peer}"], topic = "orders.created", subscription = "suite", single_broker = true }"#;
+    let case = case_of(config, server.url().trim_start_matches("pulsar://"), 5);
+    passes("pulsar-source", World::Source, &[&case], &[]).await;
 }
 
 /// Document 4's table under another name, with so many rows that wait.

@@ -9,6 +9,8 @@ mod mqtt_source;
 mod nats;
 mod nats_source;
 mod postgres;
+mod pulsar;
+mod pulsar_source;
 mod rabbitmq;
 mod rabbitmq_source;
 mod redis;

@@ -13,7 +13,6 @@ pub enum Broker {
     /// Streams of Redis, not its channels.
     Redis,
     Kafka,
-    /// The name is kept for a plugin to come.
     Pulsar,
     /// A plugin that the host knows nothing of.
     Other,

@@ -1,0 +1,13 @@
+//! A real Apache Pulsar for tests, and a foreign client of it: the one that Pulsar's own project makes for Python.
+//!
+//! Each server has a folder and ports of its own, so parallel tests never meet. It takes a quarter of a minute to start, so tests that
+//! don't break it share one ([`Server::shared`]) and use topics of their own. It ends when it is dropped, and with this process however
+//! that ends. Its jars come from Maven's repository once, into a folder of caches. Where Java 17 or Maven isn't installed it fails loudly:
+//! a test that skips itself proves nothing.
+
+mod foreign;
+mod jars;
+mod server;
+
+pub use foreign::{Foreign, Read};
+pub use server::{Options, Server, Tls};

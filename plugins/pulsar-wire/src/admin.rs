@@ -1,0 +1,318 @@
+//! Namespaces, topics and subscriptions, created over the brokers' HTTP service when the operator asks for it. The binary protocol can't
+//! create what has partitions.
+
+use serde::Deserialize;
+use serde_json::Value;
+use waybill_plugin::deadline::Deadline;
+use waybill_plugin::host::http;
+use waybill_plugin::host::http_types::{Request, Response};
+use waybill_plugin::host::net_types::TlsOptions;
+use waybill_plugin::net;
+use waybill_plugin::provision::{Action, Change};
+use waybill_plugin::secret;
+use waybill_plugin::transport::PluginError;
+
+use crate::credentials::Credentials;
+use crate::topic::{full_name, is_namespace, shown};
+
+/// Code of what goes wrong between us and the service, or of an answer that we can't go on with.
+const CODE: &str = "PULSAR.PROVISION";
+/// Most partitions that are created. Each of them costs the cluster files and memory.
+const PARTITIONS_MAX: u32 = 10_000;
+/// Place of the first message that is kept, as the service has it.
+const EARLIEST: &str = r#"{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}"#;
+
+/// What has to be there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wanted {
+    /// Where the brokers' HTTP service is: `http://HOST:8080`.
+    pub admin_url: String,
+    /// Namespaces, as `TENANT/NAMESPACE`.
+    pub namespaces: Vec<String>,
+    /// Topics.
+    pub topics: Vec<Topic>,
+}
+
+/// A topic that has to be there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Topic {
+    name: String,
+    /// 0: it has none, and is one itself.
+    partitions: u32,
+    /// Names of subscriptions, each from the earliest message on.
+    subscriptions: Vec<String>,
+}
+
+impl Wanted {
+    /// Checks what the types can't say. `namespace` is that of topics which are named without one.
+    ///
+    /// # Errors
+    /// The first mistake, with its place.
+    pub fn check(&self, namespace: &str) -> Result<(), PluginError> {
+        let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));
+        if !self.admin_url.starts_with("http://") && !self.admin_url.starts_with("https://") {
+            return wrong("provision.admin_url", "is no address of the brokers' HTTP service: write http://HOST:8080");
+        }
+        if self.admin_url.contains('@') {
+            return wrong("provision.admin_url", "holds credentials: grant them as secrets, this document is shown");
+        }
+        for (place, name) in self.namespaces.iter().enumerate() {
+            if !is_namespace(name) {
+                return wrong(&format!("provision.namespaces[{place}]"), "is not TENANT/NAMESPACE");
+            }
+        }
+        for (place, topic) in self.topics.iter().enumerate() {
+            if let Err(why) = full_name(&topic.name, namespace) {
+                return wrong(&format!("provision.topics[{place}].name"), why);
+            }
+            if topic.partitions > PARTITIONS_MAX {
+                return wrong(&format!("provision.topics[{place}].partitions"), "is more than 10000");
+            }
+            if topic.subscriptions.iter().any(String::is_empty) {
+                return wrong(&format!("provision.topics[{place}].subscriptions"), "has one without a name");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The brokers' HTTP service.
+pub struct Admin {
+    url: String,
+    /// The value of `Authorization`.
+    authorization: Option<String>,
+    /// Granted secrets for TLS.
+    tls: Option<TlsOptions>,
+    deadline: Deadline,
+}
+
+impl Admin {
+    /// The one at this address, asked with the same token or certificate as the brokers.
+    ///
+    /// # Errors
+    /// A granted secret can't be used.
+    pub fn new(url: &str, credentials: Credentials, deadline: Deadline) -> Result<Self, PluginError> {
+        let granted = |name: &str| Ok::<_, PluginError>(secret::bytes(name, CODE)?.map(|_| name.to_owned()));
+        let tls = match url.starts_with("https://") {
+            false => None,
+            true => {
+                let client_cert_secret = granted("tls_cert")?;
+                Some(TlsOptions {
+                    server_name: None,
+                    ca_secret: granted("tls_ca")?,
+                    client_key_secret: client_cert_secret.is_some().then(|| "tls_key".to_owned()),
+                    client_cert_secret,
+                    alpn: Vec::new(),
+                })
+            }
+        };
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { url, authorization: credentials.bearer()?, tls, deadline })
+    }
+
+    /// Looks what is there of what is wanted, and creates what is missing if `apply`. Answers what was found to do.
+    ///
+    /// # Errors
+    /// The service refuses, or can't be asked.
+    pub async fn provision(&self, wanted: &Wanted, namespace: &str, apply: bool) -> Result<Vec<Change>, PluginError> {
+        let mut changes = Vec::new();
+        for name in &wanted.namespaces {
+            changes.push(self.namespace(name, apply).await?);
+        }
+        for topic in &wanted.topics {
+            let name = full_name(&topic.name, namespace).map_err(PluginError::internal)?;
+            self.topic(&name, topic, apply, &mut changes).await?;
+        }
+        Ok(changes)
+    }
+
+    async fn namespace(&self, name: &str, apply: bool) -> Result<Change, PluginError> {
+        let target = format!("namespace {name}");
+        let path = format!("namespaces/{name}");
+        if self.is_there(&path).await? {
+            return Ok(Change { target, action: Action::Keep, detail: String::new() });
+        }
+        if apply {
+            self.done("PUT", &path, "").await?;
+        }
+        Ok(Change { target, action: Action::Create, detail: "with the cluster's own policies".to_owned() })
+    }
+
+    async fn topic(
+        &self,
+        name: &str,
+        topic: &Topic,
+        apply: bool,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), PluginError> {
+        let (kind, path) = name.split_once("://").unwrap_or(("persistent", name));
+        let (namespace, local) = path.rsplit_once('/').unwrap_or(("", path));
+        let base = format!("{kind}/{namespace}/{}", escaped(local));
+        let partitions = self.partitions(kind, namespace, name, &base).await?;
+        let target = format!("topic {name}");
+        let (action, detail) = compare(partitions, topic.partitions);
+        if apply && action == Action::Create {
+            match topic.partitions {
+                0 => self.done("PUT", &base, "").await?,
+                count => self.done("PUT", &format!("{base}/partitions"), &count.to_string()).await?,
+            }
+        }
+        let is_there = action != Action::Create;
+        changes.push(Change { target, action, detail });
+        for subscription in &topic.subscriptions {
+            let target = format!("subscription {subscription} of {name}");
+            let known = is_there && self.names(&format!("{base}/subscriptions")).await?.contains(subscription);
+            if !known && apply {
+                self.done("PUT", &format!("{base}/subscription/{}", escaped(subscription)), EARLIEST).await?;
+            }
+            let action = if known { Action::Keep } else { Action::Create };
+            changes.push(Change { target, action, detail: "from the earliest message on".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// How many partitions a topic has, 0 for one without; none: it isn't there.
+    async fn partitions(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        base: &str,
+    ) -> Result<Option<u32>, PluginError> {
+        let list = format!("{kind}/{namespace}");
+        if self.names(&format!("{list}/partitioned")).await?.iter().any(|other| other == name) {
+            let answer = self.asked(&format!("{base}/partitions")).await?;
+            let count = answer.as_ref().and_then(|answer| answer.get("partitions")).and_then(Value::as_u64);
+            let count = count.and_then(|count| u32::try_from(count).ok());
+            return count.map(Some).ok_or_else(|| odd(&format!("no number of partitions of {name}")));
+        }
+        Ok(self.names(&list).await?.iter().any(|other| other == name).then_some(0))
+    }
+
+    async fn names(&self, path: &str) -> Result<Vec<String>, PluginError> {
+        let answer = self.asked(path).await?.unwrap_or(Value::Array(Vec::new()));
+        serde_json::from_value(answer).map_err(|_| odd("something else than a list of names"))
+    }
+
+    async fn is_there(&self, path: &str) -> Result<bool, PluginError> {
+        self.asked(path).await.map(|answer| answer.is_some())
+    }
+
+    /// What the service says of something; none: it isn't there.
+    async fn asked(&self, path: &str) -> Result<Option<Value>, PluginError> {
+        let response = self.send("GET", path, "").await?;
+        match response.status {
+            404 => Ok(None),
+            200..300 => serde_json::from_slice(&response.body).map(Some).map_err(|_| odd("something else than JSON")),
+            _ => Err(refused(path, &response)),
+        }
+    }
+
+    async fn done(&self, method: &str, path: &str, body: &str) -> Result<(), PluginError> {
+        let response = self.send(method, path, body).await?;
+        // 409: somebody else was faster.
+        if matches!(response.status, 200..300 | 409) { Ok(()) } else { Err(refused(path, &response)) }
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> Result<Response, PluginError> {
+        let late = || PluginError::unavailable(CODE, "no time was left");
+        let json = ("content-type".to_owned(), "application/json".to_owned());
+        let authorization = self.authorization.clone().map(|value| ("authorization".to_owned(), value));
+        let request = Request {
+            method: method.to_owned(),
+            url: format!("{}/admin/v2/{path}", self.url),
+            headers: authorization.into_iter().chain([json]).collect(),
+            body: body.as_bytes().to_vec(),
+            timeout: self.deadline.left().ok_or_else(late)?,
+            tls: self.tls.clone(),
+            attributes: Vec::new(),
+        };
+        match http::send(vec![request]).await.pop() {
+            Some(Ok(response)) => Ok(response),
+            Some(Err(error)) => Err(net::connect_failure(CODE, &self.url, &error.error)),
+            None => Err(PluginError::internal("the host gave no result for the request")),
+        }
+    }
+}
+
+fn compare(there: Option<u32>, wanted: u32) -> (Action, String) {
+    match there {
+        Some(there) if there == wanted => (Action::Keep, String::new()),
+        Some(there) => {
+            let why = format!("has {there} partitions and not {wanted}: keys would move, and their order with them");
+            (Action::Conflict, why)
+        }
+        None if wanted == 0 => (Action::Create, "without partitions".to_owned()),
+        None => (Action::Create, format!("with {wanted} partitions")),
+    }
+}
+
+fn refused(path: &str, response: &Response) -> PluginError {
+    let text = shown(&String::from_utf8_lossy(&response.body));
+    let why = format!("the brokers' HTTP service answers {} for {path}: {text}", response.status);
+    match response.status {
+        401 | 403 => PluginError::denied(CODE, why),
+        _ => PluginError::unavailable(CODE, why),
+    }
+}
+
+fn odd(what: &str) -> PluginError {
+    PluginError::unavailable(CODE, format!("the brokers' HTTP service answers {what}"))
+}
+
+/// A part of a path: what isn't plain is escaped.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_topic_of_another_size_is_left_alone() {
+        assert_eq!(compare(Some(4), 4).0, Action::Keep);
+        assert_eq!(compare(None, 4), (Action::Create, "with 4 partitions".to_owned()));
+        assert_eq!(compare(Some(4), 8).0, Action::Conflict);
+        assert_eq!(compare(Some(0), 1).0, Action::Conflict);
+    }
+
+    #[test]
+    fn parts_of_a_path_are_escaped() {
+        assert_eq!(escaped("orders.created-1"), "orders.created-1");
+        assert_eq!(escaped("a/ü"), "a%2F%C3%BC");
+    }
+
+    #[test]
+    fn what_can_not_be_created_is_refused_with_its_place() {
+        for (json, path) in [
+            (r#"{}"#, "provision.admin_url"),
+            (r#"{"admin_url":"http://u:p@a"}"#, "provision.admin_url"),
+            (r#"{"admin_url":"http://a","namespaces":["a"]}"#, "provision.namespaces[0]"),
+            (r#"{"admin_url":"http://a","topics":[{"name":"a b"}]}"#, "provision.topics[0].name"),
+            (
+                r#"{"admin_url":"http://a","topics":[{"name":"a","partitions":10001}]}"#,
+                "provision.topics[0].partitions",
+            ),
+            (
+                r#"{"admin_url":"http://a","topics":[{"name":"a","subscriptions":[""]}]}"#,
+                "provision.topics[0].subscriptions",
+            ),
+        ] {
+            let wanted: Wanted = serde_json::from_str(json).unwrap();
+            let error = wanted.check("public/default").unwrap_err();
+            assert_eq!(error.fault.attributes, [("path".to_owned(), path.to_owned())], "{json}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The bundled `pulsar` transport in the real sandbox against a real Apache Pulsar, read by the client of Pulsar's own project.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use waybill_core::message::Delivery;
+use waybill_core::port::provision::ProvisionAction;
+use waybill_core::port::transport::{CallError, ErrorKind, Health, Outcome, Transport};
+use waybill_sandbox::{EndpointSpec, WasmTransport};
+use waybill_testkit::pulsar::{Options, Server, Tls};
+use waybill_tests::certificates::Authority;
+use waybill_tests::transport::{self, AMPLE, acknowledged, batch, delivery, send, try_send};
+
+/// The key of a test's broker, and tokens signed by it (HS256): of the role `waybill`, which may do everything, and of `other`.
+const TOKEN_KEY: &[u8] = b"0123456789abcdef0123456789abcdef";
+const TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ3YXliaWxsIn0.i0lCYDMJFkKvwSl-LhVfePIY5idgjhfuY71V-OBaGls";
+const OTHER_TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJvdGhlciJ9.jZe1ZvGJyellkgK2lsewiwazkd03_mNoA4A2PfWlfeI";
+
+fn settings(server: &Server, more: &Value) -> EndpointSpec {
+    let mut config = json!({ "servers": [server.url()] });
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let mut spec = transport::settings("orders-pulsar", config);
+    spec.settings.grants = spec.settings.grants.allow(["tcp://127.0.0.1:*", "http://127.0.0.1:*"]);
+    spec
+}
+
+async fn open(server: &Server, more: Value) -> Arc<WasmTransport> {
+    try_open(settings(server, &more)).await.expect("opens")
+}
+
+async fn try_open(spec: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
+    transport::open("pulsar", spec).await
+}
+
+/// One letter a message: acknowledged, retried, dead, blocked, given back; a capital may be delivered.
+fn fates(outcomes: &[Outcome]) -> String {
+    let letter = |outcome: &Outcome| match outcome {
+        Outcome::Ack(_) => 'a',
+        Outcome::Retryable(fault) if fault.maybe_delivered => 'R',
+        Outcome::Retryable(_) => 'r',
+        Outcome::Permanent(_) => 'd',
+        Outcome::Blocked { .. } => 'b',
+        Outcome::Release(_) => '-',
+    };
+    outcomes.iter().map(letter).collect()
+}
+
+fn codes(outcomes: &[Outcome]) -> Vec<String> {
+    let code = |outcome: &Outcome| match outcome {
+        Outcome::Ack(_) => None,
+        Outcome::Retryable(fault) | Outcome::Permanent(fault) | Outcome::Release(fault) => Some(fault.code.to_string()),
+        Outcome::Blocked { fault, .. } => Some(fault.code.to_string()),
+    };
+    outcomes.iter().filter_map(code).collect()
+}
+
+fn keyed(number: u64, destination: &str, key: Option<&str>) -> Delivery {
+    let mut delivery = delivery(number, destination);
+    Arc::get_mut(&mut delivery.message).unwrap().key =
+        key.map(|key| waybill_core::ids::Key::new(key.to_owned()).unwrap());
+    delivery
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_arrives_with_its_whole_envelope() {
+    let server = Server::shared().await.unwrap();
+    let transport = open(server, json!({})).await;
+    let outcomes = send(&transport, batch(7, 8, "envelope")).await;
+    let [Outcome::Ack(receipt)] = outcomes.as_slice() else { panic!("{outcomes:#?}") };
+    let read = server.foreign().read("persistent://public/default/envelope", "Exclusive", 1).await.unwrap();
+    let [message] = read.as_slice() else { panic!("{read:#?}") };
+    let place = message.place();
+    assert_eq!(receipt.broker_ref.as_deref(), Some(format!("{}:{}", place[0], place[1]).as_str()));
+    assert_eq!((message.text("key"), message.text("ordering_key")), ("order-7", "order-7"));
+    assert_eq!(message.text("payload"), "eyJvcmRlciI6N30=");
+    assert_eq!(message.0["event_time"], json!(1_700_000_000_000_u64));
+    for (name, value) in [
+        ("id", "m7"),
+        ("x-tenant", "acme"),
+        ("x-topic", "bus:orders.created"),
+        ("x-key", "order-7"),
+        ("x-event-type", "order.created"),
+        ("x-event-version", "3"),
+        ("x-correlation-id", "cor-1"),
+        ("x-causation-id", "cau-1"),
+        ("x-reply-to", "replies.orders"),
+        ("content-type", "application/json"),
+        ("x-occurred-at", "2023-11-14T22:13:20.000Z"),
+        ("x-attempt", "2"),
+        ("x-lease-epoch", "7"),
+        ("x-seq", "42"),
+        ("X-Shop", "berlin"),
+    ] {
+        assert_eq!(message.property(name), Some(value), "{name}");
+    }
+    assert_eq!(transport.health().await.health, Health::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_go_to_the_partitions_that_the_java_client_chooses() {
+    let server = Server::shared().await.unwrap();
+    server.create_topic("partitioned", 5).await.unwrap();
+    let transport = open(server, json!({})).await;
+    // Partitions as `String.hashCode` of the key has them, without its sign.
+    let chosen = [("", 0), ("a", 2), ("order-1", 3), ("größe", 2), ("\u{1F600}", 4)];
+    let all = (0..)
+        .zip(chosen)
+        .map(|(number, (key, _))| keyed(number, "partitioned", Some(key).filter(|key| !key.is_empty())));
+    let outcomes = send(&transport, all.collect()).await;
+    for ((key, expected), outcome) in chosen.iter().zip(&outcomes).filter(|((key, _), _)| !key.is_empty()) {
+        let Outcome::Ack(receipt) = outcome else { panic!("{outcome:?}") };
+        let partition =
+            receipt.attributes.iter().find(|(name, _)| name == "partition").map(|(_, value)| value.as_str());
+        assert_eq!(partition, Some(expected.to_string().as_str()), "{key}");
+    }
+    let read = server.foreign().read("persistent://public/default/partitioned", "Exclusive", 5).await.unwrap();
+    let ids: HashSet<&str> = read.iter().filter_map(|message| message.property("id")).collect();
+    assert_eq!(ids.len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_one_key_share_an_entry_and_others_do_not() {
+    let server = Server::shared().await.unwrap();
+    for (batching, entries) in [("key", 3), ("partition", 1), ("off", 6)] {
+        let topic = format!("batching-{batching}");
+        let transport = open(server, json!({ "batching": batching })).await;
+        let keys = [Some("a"), Some("b"), Some("a"), None, None, Some("a")];
+        let all = (0..).zip(keys).map(|(number, key)| keyed(number, &topic, key)).collect();
+        assert_eq!(fates(&send(&transport, all).await), "aaaaaa");
+        let read =
+            server.foreign().read(&format!("persistent://public/default/{topic}"), "Exclusive", 6).await.unwrap();
+        let places: HashSet<Vec<i64>> = read.iter().map(|message| message.place()[..2].to_vec()).collect();
+        assert_eq!(places.len(), entries, "{batching}");
+        let of_a: Vec<&str> = read
+            .iter()
+            .filter(|message| message.text("key") == "a")
+            .filter_map(|message| message.property("id"))
+            .collect();
+        assert_eq!(of_a, ["m0", "m2", "m5"], "{batching}: in order");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_sent_has_a_fate_and_a_code_and_holds_nobody_up() {
+    let server = Server::shared().await.unwrap();
+    server.create_topic("terminated", 0).await.unwrap();
+    server.admin("POST", "persistent/public/default/terminated/terminate", "").await.unwrap();
+    let transport = open(server, json!({})).await;
+    let mut large = delivery(2, "fates");
+    large.payload = vec![b'x'; 5 * 1024 * 1024 - 100].into();
+    let all = vec![
+        delivery(0, "fates"),
+        delivery(1, "a b"),
+        large,
+        delivery(3, "terminated"),
+        delivery(4, "no/such/namespace"),
+    ];
+    let outcomes = send(&transport, all).await;
+    assert_eq!(fates(&outcomes), "addbb", "{outcomes:#?}");
+    assert_eq!(codes(&outcomes)[..3], ["PULSAR.TOPIC", "PULSAR.MESSAGE_SIZE", "PULSAR.TERMINATED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_unloaded_or_deleted_is_looked_for_anew() {
+    let server = Server::shared().await.unwrap();
+    let transport = open(server, json!({})).await;
+    assert_eq!(acknowledged(&send(&transport, batch(0, 3, "moved")).await), 3);
+    server.admin("PUT", "persistent/public/default/moved/unload", "").await.unwrap();
+    through(&transport, 3, "moved").await;
+    server.admin("DELETE", "persistent/public/default/moved?force=true", "").await.unwrap();
+    through(&transport, 6, "moved").await;
+}
+
+/// Sends three messages until all are delivered. None is burned on the way: nothing was written to a topic that isn't there.
+async fn through(transport: &WasmTransport, from: u64, topic: &str) {
+    for _ in 0..100 {
+        let outcomes = send(transport, batch(from, from + 3, topic)).await;
+        if acknowledged(&outcomes) == 3 {
+            return;
+        }
+        assert!(outcomes.iter().all(|outcome| !matches!(outcome, Outcome::Permanent(_))), "{outcomes:#?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it never came back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_broker_burns_nothing_that_was_not_sent_and_comes_back() {
+    let mut server = Server::start().await.unwrap();
+    let transport = open(&server, json!({ "connect_timeout": "1s" })).await;
+    assert_eq!(acknowledged(&send(&transport, batch(0, 10, "outage")).await), 10);
+    server.kill().await.unwrap();
+    let error = try_send(&transport, batch(10, 20, "outage")).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error:?}");
+    assert!(!error.fault.maybe_delivered, "{error:?}");
+    server.restart().await.unwrap();
+    through(&transport, 10, "outage").await;
+    let read = server.foreign().read("persistent://public/default/outage", "Exclusive", 13).await.unwrap();
+    let ids: Vec<&str> = read.iter().filter_map(|message| message.property("id")).collect();
+    assert_eq!(ids[..10].iter().collect::<HashSet<_>>().len(), 10, "nothing acknowledged is lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_stands_still_is_given_up() {
+    let mut server = Server::start().await.unwrap();
+    let transport = open(&server, json!({ "ack_timeout": "2s", "connect_timeout": "1s" })).await;
+    assert_eq!(acknowledged(&send(&transport, batch(0, 1, "still")).await), 1);
+    server.freeze().unwrap();
+    let outcomes = send(&transport, batch(1, 2, "still")).await;
+    assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("R", vec!["PULSAR.ACK_TIMEOUT".to_owned()]));
+    server.kill().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_verified_and_tokens_are_looked_at() {
+    let (ours, other) = (Authority::new("ours"), Authority::new("another"));
+    let identity = ours.sign(&["127.0.0.1", "localhost"], |_| {});
+    let server = Server::start_with(Options {
+        tls: Some(Tls { cert: identity.cert, key: identity.key, ca: ours.pem() }),
+        token_key: Some(TOKEN_KEY.to_vec()),
+        own_token: TOKEN.to_owned(),
+        ..Options::default()
+    })
+    .await
+    .unwrap();
+    let (ca, wrong_ca) = (ours.pem(), other.pem());
+    let config = json!({ "servers": [server.tls_url()] });
+    let with = |secrets: &[(&str, &str)]| transport::grant(settings(&server, &config), secrets);
+    let transport = try_open(with(&[("tls_ca", &ca), ("token", TOKEN)])).await.unwrap();
+    assert_eq!(fates(&send(&transport, batch(0, 1, "secure")).await), "a");
+    for (secrets, code) in [
+        (&[("tls_ca", ca.as_str()), ("token", "no.such.token")][..], "PULSAR.AUTH"),
+        (&[("tls_ca", ca.as_str())], "PULSAR.AUTH"),
+        (&[("tls_ca", wrong_ca.as_str()), ("token", TOKEN)], "PULSAR.TLS"),
+    ] {
+        let error = try_open(with(secrets)).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Denied, code), "{error:?}");
+        assert!(!error.fault.reason.contains(TOKEN), "{error:?}");
+    }
+    // It is let in, and may not write.
+    let transport = try_open(with(&[("tls_ca", &ca), ("token", OTHER_TOKEN)])).await.unwrap();
+    let outcomes = send(&transport, batch(0, 1, "secure")).await;
+    assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("b", vec!["PULSAR.PERMISSIONS".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_and_namespaces_are_provisioned_once_and_another_size_is_a_conflict() {
+    let server = Server::shared().await.unwrap();
+    let wanted = |partitions: u32| {
+        json!({ "provision": {
+            "admin_url": server.admin_url(), "namespaces": ["public/shop"],
+            "topics": [{ "name": "public/shop/orders", "partitions": partitions, "subscriptions": ["billing"] }],
+        } })
+    };
+    let transport = open(server, wanted(4)).await;
+    use ProvisionAction::{Conflict, Create, Keep};
+    for (apply, expected) in [(false, Create), (true, Create), (true, Keep)] {
+        let actions: Vec<_> = transport.provision(apply).await.unwrap().iter().map(|change| change.action).collect();
+        // What lies in a namespace that isn't there can't be looked at.
+        assert_eq!(actions, [expected, expected, expected], "{apply}");
+    }
+    let other = open(server, wanted(8)).await;
+    let changes = other.provision(true).await.unwrap();
+    assert_eq!((changes[1].action, changes[2].action), (Conflict, Keep), "{changes:#?}");
+    other.close(AMPLE).await;
+}
