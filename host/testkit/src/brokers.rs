@@ -5,16 +5,20 @@ use std::io;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
-use crate::{mqtt, nats, rabbitmq, redis};
+use crate::maven::Jars;
+use crate::{kafka, mqtt, nats, pulsar, rabbitmq, redis};
 
 /// All of them, in the order in which they are measured.
-pub static ALL: [Broker; 4] = [nats::BROKER, rabbitmq::BROKER, redis::BROKER, mqtt::BROKER];
+pub static ALL: [Broker; 6] =
+    [nats::BROKER, rabbitmq::BROKER, redis::BROKER, mqtt::BROKER, kafka::BROKER, pulsar::BROKER];
 
 pub struct Broker {
     /// Name of its transport, and of its client in `tests/natives`.
     pub name: &'static str,
-    /// Its server's program, and the Debian package that brings it.
-    pub server: &'static str,
+    /// Programs that its server and its clients need, each with the Debian package that brings it.
+    pub programs: &'static [(&'static str, &'static str)],
+    /// What else they need of Maven's repository.
+    pub jars: Option<&'static Jars>,
     /// Messages without acknowledgement on the one connection while it is measured.
     pub window: u32,
     /// Starts a server that takes messages to [`crate::outage::DESTINATION`].

@@ -18,11 +18,12 @@
 //! | [`grpc_subscriber`] | event streams over gRPC as a client has them |
 //! | [`inbound`] | real hosts with an inbox and with tables, while everything around them is killed |
 //! | [`inbox_model`] | the randomised check of the inbox, on the real owner and the reference store |
+//! | [`kafka`] | a real Apache Kafka, and its Java client |
 //! | [`kill`] | the kill -9 harness |
 //! | [`ledger`] | what clients did, in their own words |
+//! | [`maven`] | jars from Maven's repository, fetched once |
 //! | [`memory_host`] | the real engine on the reference store: a host without a process, brought into the states that tests need |
 //! | [`memory_store`] | the in-memory reference store, with faults to inject |
-//! | [`kafka`] | a real Apache Kafka, and its Java client |
 //! | [`metrics_page`] | metrics as `docs/operations.md` and as `/metrics` have them |
 //! | [`mqtt`] | a real Mosquitto, RabbitMQ's MQTT, and a small client of both |
 //! | [`nats`] | a real nats-server, and a small client of it |
@@ -60,6 +61,7 @@ pub mod kafka;
 pub mod kill;
 pub mod ledger;
 pub mod load;
+pub mod maven;
 pub mod memory_host;
 pub mod memory_store;
 pub mod metrics_page;

@@ -1,10 +1,14 @@
-//! Kafka as the broker of an outage.
+//! Kafka as the broker of an outage, and of a measurement.
 
 use std::io;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 
+use super::JARS;
 use super::server::Server;
+use crate::brokers::{self, Measured};
+use crate::maven;
 use crate::outage::{Broker, DESTINATION, Stored};
 
 /// More than any run has.
@@ -54,5 +58,35 @@ impl Broker for Durable {
             payload: record.value.into_bytes(),
         });
         Ok(stored.collect())
+    }
+}
+
+pub const BROKER: brokers::Broker = brokers::Broker {
+    name: "kafka",
+    programs: maven::PROGRAMS,
+    jars: Some(&JARS),
+    window: 1_000,
+    start: || {
+        async {
+            let server = Server::start().await?;
+            server.client().await?.create(DESTINATION, 4).await?;
+            Ok(Box::new(server) as Box<dyn Measured>)
+        }
+        .boxed()
+    },
+};
+
+#[async_trait]
+impl Measured for Server {
+    fn url(&self) -> String {
+        Server::url(self)
+    }
+
+    async fn stored(&mut self) -> io::Result<u64> {
+        let ends = self.client().await?.run("ends", &[DESTINATION]).await?;
+        let end = |parts: &Vec<String>| parts.get(1).and_then(|end| end.parse::<u64>().ok());
+        let all: Option<Vec<u64>> = ends.iter().map(end).collect();
+        let all = all.ok_or_else(|| io::Error::other(format!("no offsets: {ends:?}")))?;
+        Ok(all.iter().sum())
     }
 }

@@ -1,11 +1,13 @@
 //! The Java client, one process a command.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::jars::{class_path, program};
+use super::JARS;
+use crate::maven::java_program;
 
 /// Its program, which Java compiles as it starts.
 const SOURCE: &str = include_str!("Client.java");
@@ -31,12 +33,12 @@ impl Record {
 
 pub struct Client {
     server: String,
-    class_path: String,
+    jars: PathBuf,
 }
 
 impl Client {
     pub(super) async fn of(server: String) -> io::Result<Self> {
-        Ok(Self { server, class_path: class_path().await? })
+        Ok(Self { server, jars: JARS.folder().await? })
     }
 
     /// Runs a command and answers what it prints, line by line, parts between tabs.
@@ -47,14 +49,14 @@ impl Client {
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("Client.java");
         std::fs::write(&source, SOURCE)?;
-        let done = Command::new(program("java")?)
+        let done = Command::new(java_program("java")?)
             .args([
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
                 "-cp",
             ])
-            .arg(&self.class_path)
+            .arg(self.jars.join("*"))
             .arg(&source)
             .args([command, &self.server])
             .args(words)

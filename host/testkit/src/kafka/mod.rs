@@ -6,9 +6,18 @@
 
 mod broker;
 mod client;
-mod jars;
 mod server;
 
-pub use broker::Durable;
+pub use broker::{BROKER, Durable};
 pub use client::{Client, Record};
 pub use server::{Options, Server};
+
+use crate::maven::Jars;
+
+/// The server and its client, and a logger for both.
+static JARS: Jars = Jars {
+    name: "kafka",
+    version: "4.1.1",
+    variable: "KAFKA_JARS",
+    artifacts: &[("org.apache.kafka", "kafka_2.13", "4.1.1"), ("org.slf4j", "slf4j-simple", "1.7.36")],
+};

@@ -13,8 +13,9 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::JARS;
 use super::client::Client;
-use super::jars::{class_path, program};
+use crate::maven::java_program;
 use crate::process::free_port;
 
 /// A cold start takes 3 to 8 seconds; a loaded machine is slower.
@@ -209,7 +210,7 @@ async fn spawn(folder: &Path) -> io::Result<Child> {
 
 /// Java with Kafka's classes.
 async fn java(options: &[&str]) -> io::Result<Command> {
-    let mut command = Command::new(program("java")?);
-    command.args(options).arg("-cp").arg(class_path().await?);
+    let mut command = Command::new(java_program("java")?);
+    command.args(options).arg("-cp").arg(JARS.folder().await?.join("*"));
     Ok(command)
 }

@@ -101,7 +101,8 @@ async fn counter(server: &Server) -> io::Result<Client> {
 
 pub const BROKER: brokers::Broker = brokers::Broker {
     name: "mqtt",
-    server: "mosquitto",
+    programs: &[("mosquitto", "mosquitto")],
+    jars: None,
     window: 256,
     start: || {
         async {

@@ -58,7 +58,8 @@ impl Broker for Server {
 
 pub const BROKER: brokers::Broker = brokers::Broker {
     name: "nats",
-    server: "nats-server",
+    programs: &[("nats-server", "nats-server")],
+    jars: None,
     window: 64,
     start: || {
         async {

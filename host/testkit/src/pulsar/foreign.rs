@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use super::jars::caches;
+use crate::maven::caches;
 use crate::toolchains;
 
 /// Its package, of the version that the tests run on.

@@ -5,9 +5,19 @@
 //! that ends. Its jars come from Maven's repository once, into a folder of caches. Where Java 17 or Maven isn't installed it fails loudly:
 //! a test that skips itself proves nothing.
 
+mod broker;
 mod foreign;
-mod jars;
 mod server;
 
+pub use broker::BROKER;
 pub use foreign::{Foreign, Read};
 pub use server::{Options, Server, Tls};
+
+use crate::maven::Jars;
+
+static JARS: Jars = Jars {
+    name: "pulsar",
+    version: "4.0.7",
+    variable: "PULSAR_JARS",
+    artifacts: &[("org.apache.pulsar", "pulsar-broker", "4.0.7")],
+};

@@ -10,9 +10,10 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
+use super::JARS;
 use super::foreign::Foreign;
-use super::jars::{jars, missing};
-use crate::process::{find_program, free_port};
+use crate::maven::java_program;
+use crate::process::free_port;
 
 /// A cold start takes a quarter of a minute; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(300);
@@ -89,7 +90,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn start_with(options: Options) -> io::Result<Self> {
-        let jars = jars().await?;
+        let jars = JARS.folder().await?;
         let folder = tempfile::tempdir()?;
         let ports = Ports { broker: free_port()?, http: free_port()?, bookie: free_port()?, tls: free_port()? };
         prepare(folder.path(), &options, ports)?;
@@ -268,7 +269,7 @@ fn prepare(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
 }
 
 fn spawn(folder: &Path, jars: &Path, ports: Ports) -> io::Result<Child> {
-    let java = find_program("java").ok_or_else(|| missing("java", "openjdk-17-jre-headless"))?;
+    let java = java_program("java")?;
     let log = std::fs::File::options().create(true).append(true).open(folder.join("log"))?;
     let mut command = Command::new(java);
     command.current_dir(folder).args(["-Xms384m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseSerialGC"]);

@@ -60,7 +60,8 @@ impl Broker for Server {
 
 pub const BROKER: brokers::Broker = brokers::Broker {
     name: "rabbitmq",
-    server: "rabbitmq-server",
+    programs: &[("rabbitmq-server", "rabbitmq-server")],
+    jars: None,
     window: 256,
     start: || {
         async {

@@ -67,7 +67,8 @@ impl Broker for Durable {
 
 pub const BROKER: brokers::Broker = brokers::Broker {
     name: "redis",
-    server: "redis-server",
+    programs: &[("redis-server", "redis-server")],
+    jars: None,
     window: 256,
     start: || {
         async {

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             Trial::Demo(arguments) => demo::run(&arguments).await,
             Trial::Bench(arguments) => bench::run(&arguments).await,
             Trial::Chaos(chaos) => chaos::run(&chaos).await,
-            Trial::Setup => setup::for_tests().map(|()| ExitCode::SUCCESS),
+            Trial::Setup => setup::for_tests().await.map(|()| ExitCode::SUCCESS),
         }
     });
     match done {

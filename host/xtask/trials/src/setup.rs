@@ -11,10 +11,15 @@ use waybill_testkit::toolchains;
 use xtask::cargo::Repository;
 
 /// Installs all that the test programs need and this machine lacks.
-pub fn for_tests() -> Result<()> {
+pub async fn for_tests() -> Result<()> {
     // Real brokers, not stand-ins.
     for broker in &waybill_testkit::brokers::ALL {
-        program(broker.server, broker.server)?;
+        for (name, package) in broker.programs {
+            program(name, package)?;
+        }
+        if let Some(jars) = broker.jars {
+            jars.folder().await.with_context(|| format!("fetching {}", jars.name))?;
+        }
     }
     postgres()?;
     // Loads the alerts and asks the queries of examples/monitoring.

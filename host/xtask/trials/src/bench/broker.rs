@@ -47,7 +47,7 @@ pub async fn measure(bench: &Bench, measured: &str, side: Side, messages: u64) -
 }
 
 async fn start(broker: &Broker) -> Result<Box<dyn Measured>> {
-    (broker.start)().await.with_context(|| format!("starting {}: is it installed?", broker.server))
+    (broker.start)().await.with_context(|| format!("starting {}: is it installed?", broker.name))
 }
 
 /// What was acknowledged is there, once.
