@@ -1,15 +1,19 @@
 //! The bundled `pulsar` transport in the real sandbox against a real Apache Pulsar, read by the client of Pulsar's own project.
 
 use std::collections::HashSet;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::ProvisionAction;
 use waybill_core::port::transport::{CallError, ErrorKind, Health, Outcome, Transport};
 use waybill_sandbox::{EndpointSpec, WasmTransport};
-use waybill_testkit::pulsar::{Options, Server, Tls};
+use waybill_testkit::outage::{Plan, Progress, run};
+use waybill_testkit::process::binary;
+use waybill_testkit::pulsar::{Durable, Options, Server, Tls};
 use waybill_tests::certificates::Authority;
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, delivery, send, try_send};
 
@@ -265,4 +269,17 @@ async fn topics_and_namespaces_are_provisioned_once_and_another_size_is_a_confli
     let changes = other.provision(true).await.unwrap();
     assert_eq!((changes[1].action, changes[2].action), (Conflict, Keep), "{changes:#?}");
     other.close(AMPLE).await;
+}
+
+/// The release binary delivers to a server that is killed with `kill -9` again and again under load.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pulsar_server_killed_under_load_costs_neither_messages_nor_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = Plan { messages: 10_000, keys: 200, kills: 2 };
+    let (progress, _keep) = watch::channel(Progress::default());
+    let mut broker = Durable { server: Server::start().await.unwrap() };
+    let report = run(plan, &mut broker, &binary().unwrap(), dir.path(), &progress).await.unwrap();
+    let _ = write!(std::io::stderr(), "{report}");
+    assert!(report.passed(), "{report}");
+    assert_eq!(progress.borrow().kills, plan.kills);
 }

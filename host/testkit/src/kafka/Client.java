@@ -20,6 +20,7 @@ public class Client {
         settings.put("bootstrap.servers", args.get(1));
         switch (args.get(0)) {
             case "create" -> create(settings, args.get(2), Integer.parseInt(args.get(3)), Short.parseShort(args.get(4)));
+            case "create-led-by" -> createLedBy(settings, args.get(2), Integer.parseInt(args.get(3)), args.subList(4, args.size()));
             case "delete" -> delete(settings, args.get(2));
             case "trim" -> trim(settings, args.get(2), Long.parseLong(args.get(3)));
             case "ends" -> ends(settings, args.get(2));
@@ -37,6 +38,14 @@ public class Client {
         for (String name : settings.stringPropertyNames())
             if (name.startsWith("topic.")) more.put(name.substring(6), settings.getProperty(name));
         try (Admin admin = Admin.create(settings)) { admin.createTopics(List.of(wanted.configs(more))).all().get(); }
+    }
+
+    /** Each partition on these servers, the first of which leads. */
+    static void createLedBy(Properties settings, String topic, int partitions, List<String> servers) throws Exception {
+        List<Integer> replicas = servers.stream().map(Integer::valueOf).toList();
+        Map<Integer, List<Integer>> places = new HashMap<>();
+        for (int partition = 0; partition < partitions; partition++) places.put(partition, replicas);
+        try (Admin admin = Admin.create(settings)) { admin.createTopics(List.of(new NewTopic(topic, places))).all().get(); }
     }
 
     static void delete(Properties settings, String topic) throws Exception {

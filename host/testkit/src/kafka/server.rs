@@ -1,4 +1,4 @@
-//! Apache Kafka as a process: one server that is broker and controller.
+//! Apache Kafka as a process: a server that is broker and controller, and others that join it.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,12 +11,13 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::JARS;
 use super::client::Client;
 use crate::maven::java_program;
-use crate::process::free_port;
+use crate::process::{free_port, guard};
 
 /// A cold start takes 3 to 8 seconds; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(180);
@@ -37,17 +38,29 @@ pub struct Options {
 }
 
 pub struct Server {
-    folder: TempDir,
     options: Options,
-    child: Child,
     ports: Ports,
+    child: Child,
+    /// Ends it when this process is gone.
+    guard: Child,
+    /// The last one to go.
+    folder: TempDir,
 }
 
 #[derive(Clone, Copy)]
 struct Ports {
     plain: u16,
-    controller: u16,
     sasl: u16,
+    node: Node,
+}
+
+/// Which server of its cluster it is.
+#[derive(Clone, Copy)]
+struct Node {
+    /// The first one is the controller, too.
+    id: u32,
+    /// The controller's port.
+    controller: u16,
 }
 
 impl Server {
@@ -64,12 +77,35 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn start_with(options: Options) -> io::Result<Self> {
+        let controller = free_port()?;
+        Self::node(options, Node { id: 1, controller }).await
+    }
+
+    /// The one that tests share who leave it as it is, with topics of their own; one may log in. Started at the first call.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn shared() -> io::Result<&'static Self> {
+        static SHARED: OnceCell<Server> = OnceCell::const_new();
+        SHARED.get_or_try_init(|| Self::start_with(Options { sasl: true, ..Options::default() })).await
+    }
+
+    /// Starts another server of this one's cluster, which decides nothing. It may lead topics of which this one has a copy.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn joined(&self) -> io::Result<Self> {
+        Self::node(Options::default(), Node { id: 2, controller: self.ports.node.controller }).await
+    }
+
+    async fn node(options: Options, node: Node) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let ports = Ports { plain: free_port()?, controller: free_port()?, sasl: free_port()? };
+        let ports = Ports { plain: free_port()?, sasl: free_port()?, node };
         configure(folder.path(), &options, ports)?;
-        format(folder.path(), &options).await?;
+        format(folder.path(), &options, node).await?;
         let child = spawn(folder.path()).await?;
-        let mut server = Self { folder, options, child, ports };
+        let guard = guard(&[&child], folder.path())?;
+        let mut server = Self { options, ports, child, guard, folder };
         server.ready().await?;
         Ok(server)
     }
@@ -106,6 +142,8 @@ impl Server {
     /// # Errors
     /// The system refuses.
     pub async fn kill(&mut self) -> io::Result<()> {
+        // The guard first: it must not end whoever gets the number next.
+        self.guard.kill().await?;
         self.child.kill().await
     }
 
@@ -116,6 +154,7 @@ impl Server {
     pub async fn restart(&mut self) -> io::Result<()> {
         configure(self.folder.path(), &self.options, self.ports)?;
         self.child = spawn(self.folder.path()).await?;
+        self.guard = guard(&[&self.child], self.folder.path())?;
         self.ready().await
     }
 
@@ -151,12 +190,17 @@ impl Server {
 }
 
 fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
-    let Ports { plain, controller, sasl } = ports;
+    let Ports { plain, sasl, node: Node { id, controller } } = ports;
+    let (roles, decides) = if id == 1 {
+        ("broker,controller", format!(",CONTROLLER://127.0.0.1:{controller}"))
+    } else {
+        ("broker", String::new())
+    };
     let with_sasl = |text: String| if options.sasl { text } else { String::new() };
     let listeners = with_sasl(format!(",SASL_PLAINTEXT://127.0.0.1:{sasl}"));
     let mut config = format!(
-        "process.roles=broker,controller\nnode.id=1\n\
-         listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller}{listeners}\n\
+        "process.roles={roles}\nnode.id={id}\n\
+         listeners=PLAINTEXT://127.0.0.1:{plain}{decides}{listeners}\n\
          advertised.listeners=PLAINTEXT://127.0.0.1:{plain}{listeners}\n\
          controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
          listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n\
@@ -180,9 +224,16 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
 }
 
 /// Makes an empty store, once.
-async fn format(folder: &Path, options: &Options) -> io::Result<()> {
+async fn format(folder: &Path, options: &Options, node: Node) -> io::Result<()> {
     let mut command = java(&["-Xmx128m"]).await?;
-    command.args(["kafka.tools.StorageTool", "format", "--standalone", "-t", "V2F5YmlsbC10ZXN0LWthZg", "-c"]);
+    command.args([
+        "kafka.tools.StorageTool",
+        "format",
+        if node.id == 1 { "--standalone" } else { "--no-initial-controllers" },
+        "-t",
+        "V2F5YmlsbC10ZXN0LWthZg",
+        "-c",
+    ]);
     command.arg(folder.join("server.properties"));
     if options.sasl {
         for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {

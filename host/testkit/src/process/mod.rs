@@ -4,6 +4,7 @@
 //! never meet on one. Everything that the process writes goes to a log file beside its data. A dropped [`Host`] is
 //! killed, so a failed test leaves none behind.
 
+mod guard;
 mod output;
 mod port;
 mod program;
@@ -18,6 +19,7 @@ use thiserror::Error;
 use tokio::process::{Child, Command};
 
 use crate::api::Api;
+pub use guard::guard;
 use output::Output;
 pub use port::free_port;
 pub use program::find_program;

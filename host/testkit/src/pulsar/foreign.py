@@ -20,8 +20,17 @@ if order["do"] == "read":
     consumer = client.subscribe(
         order["topic"], order["subscription"], consumer_type=kind, initial_position=pulsar.InitialPosition.Earliest
     )
-    for _ in range(order["count"]):
-        message = consumer.receive(timeout_millis=60_000)
+    # Without a count: until nothing more comes.
+    count = order.get("count")
+    read = 0
+    while count is None or read < count:
+        try:
+            message = consumer.receive(timeout_millis=5_000 if count is None else 60_000)
+        except pulsar.Timeout:
+            if count is None:
+                break
+            raise
+        read += 1
         place = message.message_id()
         print(
             json.dumps(

@@ -57,8 +57,7 @@ impl Foreign {
     /// It can't be installed, or failed; the text is its own.
     pub async fn read(&self, topic: &str, kind: &str, count: usize) -> io::Result<Vec<Read>> {
         let order = json!({ "do": "read", "topic": topic, "subscription": "foreign", "type": kind, "count": count });
-        let text = self.run(order).await?;
-        text.lines().map(|line| serde_json::from_str(line).map(Read).map_err(io::Error::other)).collect()
+        self.reading(order).await
     }
 
     /// Writes messages (`payload`, `key`, `properties`), so many in a batch, compressed (`NONE`, `LZ4`, `ZLib`, `ZSTD`, `SNAPPY`).
@@ -70,6 +69,20 @@ impl Foreign {
             "do": "write", "topic": topic, "messages": messages, "batch": batch, "compression": compression,
         });
         self.run(order).await.map(|_| ())
+    }
+
+    /// Reads all that a subscription keeps, until nothing more comes for some seconds.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_kept(&self, topic: &str, subscription: &str) -> io::Result<Vec<Read>> {
+        let order = json!({ "do": "read", "topic": topic, "subscription": subscription });
+        self.reading(order).await
+    }
+
+    async fn reading(&self, order: Value) -> io::Result<Vec<Read>> {
+        let text = self.run(order).await?;
+        text.lines().map(|line| serde_json::from_str(line).map(Read).map_err(io::Error::other)).collect()
     }
 
     async fn run(&self, mut order: Value) -> io::Result<String> {

@@ -9,7 +9,7 @@ mod broker;
 mod foreign;
 mod server;
 
-pub use broker::BROKER;
+pub use broker::{BROKER, Durable};
 pub use foreign::{Foreign, Read};
 pub use server::{Options, Server, Tls};
 

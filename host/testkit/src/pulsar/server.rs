@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use super::JARS;
 use super::foreign::Foreign;
 use crate::maven::java_program;
-use crate::process::free_port;
+use crate::process::{free_port, guard};
 
 /// A cold start takes a quarter of a minute; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(300);
@@ -95,7 +95,7 @@ impl Server {
         let ports = Ports { broker: free_port()?, http: free_port()?, bookie: free_port()?, tls: free_port()? };
         prepare(folder.path(), &options, ports)?;
         let child = spawn(folder.path(), &jars, ports)?;
-        let guard = guard(&child, folder.path())?;
+        let guard = guard(&[&child], folder.path())?;
         let token = options.token_key.is_some().then_some(options.own_token);
         let mut server = Self { ports, jars, token, child, guard, folder };
         server.ready().await?;
@@ -186,7 +186,7 @@ impl Server {
     /// It doesn't start.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.child = spawn(self.folder.path(), &self.jars, self.ports)?;
-        self.guard = guard(&self.child, self.folder.path())?;
+        self.guard = guard(&[&self.child], self.folder.path())?;
         self.ready().await
     }
 
@@ -283,13 +283,4 @@ fn spawn(folder: &Path, jars: &Path, ports: Ports) -> io::Result<Child> {
     command.arg("--bookkeeper-dir").arg(folder.join("bookie"));
     command.args(["--bookkeeper-port", &ports.bookie.to_string(), "-nfw", "-nss", "-a", "127.0.0.1"]);
     command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log).kill_on_drop(true).spawn()
-}
-
-/// Ends it when this process is gone, whatever ended it, and removes its files: its input ends then.
-fn guard(child: &Child, folder: &Path) -> io::Result<Child> {
-    const SCRIPT: &str = r#"cat > /dev/null; folder=$1; shift; kill -9 "$@"; sleep 1; rm -rf "$folder""#;
-    let mut command = Command::new("sh");
-    command.args(["-c", SCRIPT, "guard"]).arg(folder).args(child.id().map(|pid| pid.to_string()));
-    // A signal to our group must not end it first.
-    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }

@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
 use super::client::{Client, Login};
-use crate::process::{find_program, free_port};
+use crate::process::{find_program, free_port, guard};
 
 /// A cold start takes 8 s; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(300);
@@ -254,16 +254,6 @@ fn environment(command: &mut Command, folder: &Path, ports: Ports) {
 
 fn node(ports: Ports) -> String {
     format!("waybill{}@localhost", ports.amqp)
-}
-
-/// Ends these when this process is gone, whatever ended it, and removes their files: its input ends then.
-fn guard(children: &[&Child], folder: &Path) -> io::Result<Child> {
-    const SCRIPT: &str = r#"cat > /dev/null; folder=$1; shift; kill -9 "$@"; sleep 1; rm -rf "$folder""#;
-    let mut command = Command::new("sh");
-    command.args(["-c", SCRIPT, "guard"]).arg(folder);
-    command.args(children.iter().filter_map(|child| child.id()).map(|pid| pid.to_string()));
-    // A signal to our group must not end it first.
-    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 fn quiet(command: &mut Command) -> &mut Command {
