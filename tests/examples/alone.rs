@@ -82,11 +82,13 @@ async fn noop() -> Arc<WasmTransport> {
 
 async fn broker(name: &str, url: &str, window: u64, messages: u64) -> (Duration, Duration) {
     let peer = format!("tcp://{}", url.split_once("://").expect("a scheme").1);
-    let settings = EndpointSettings {
-        config: json!({ "servers": [url], "connections": 1, "window": window }),
-        grants: Grants::none().allow([peer.as_str()]),
-        ..EndpointSettings::new(name)
-    };
+    let mut config = json!({ "servers": [url], "connections": 1, "window": window });
+    if name == "pulsar" {
+        // As its own client does it: entries hold messages of many keys.
+        config["batching"] = json!("partition");
+    }
+    let settings =
+        EndpointSettings { config, grants: Grants::none().allow([peer.as_str()]), ..EndpointSettings::new(name) };
     let transport = transport(name, settings).await;
     // The window slides: a call has more than it takes at once.
     drive(transport, messages, (window * 2).max(BATCH)).await

@@ -9,6 +9,8 @@
 //! | `rabbitmq` | URL WINDOW | `rabbitmq` | publishes by AMQP 0-9-1 with confirms |
 //! | `redis` | URL WINDOW | `redis` | adds to a stream in pipelines |
 //! | `mqtt` | URL WINDOW | `mqtt` | publishes by MQTT 5 with quality of service 1 |
+//! | `kafka` | URL WINDOW | `kafka` | produces with idempotence, `acks=all` |
+//! | `pulsar` | URL WINDOW | `pulsar` | sends over the binary protocol in batches |
 //! | `fill` | URL WINDOW KEYS | `nats` | publishes what others then read; 0 keys: none has one |
 //! | `fetch` | URL WINDOW | `fetch` | reads a stream and acknowledges, nothing else |
 //! | `append-redis`, `append-nats` | URL UNDER_WAY SIZE STREAMS | `append` | appends batches to streams in turn |
@@ -24,9 +26,11 @@
 mod append;
 mod codec;
 mod fetch;
+mod kafka;
 mod live;
 mod mqtt;
 mod nats;
+mod pulsar;
 mod rabbitmq;
 mod redis;
 mod relay;
@@ -62,6 +66,8 @@ async fn main() -> Result<()> {
         ("rabbitmq", [url, window]) => rabbitmq::run(url, messages, size(window)?).await?,
         ("redis", [url, window]) => redis::run(url, messages, size(window)?)?,
         ("mqtt", [url, window]) => mqtt::run(url, messages, size(window)?).await?,
+        ("kafka", [url, window]) => kafka::run(url, messages, size(window)?)?,
+        ("pulsar", [url, window]) => pulsar::run(url, messages, size(window)?).await?,
         ("fill", [url, window, keys]) => nats::fill(url, messages, size(window)?, keys.parse()?).await?,
         ("fetch", [url, window]) => fetch::run(url, messages, size(window)?).await?,
         ("append-redis", [url, shape @ ..]) => append::redis(url, messages, batches(shape)?)?,

@@ -79,7 +79,7 @@ pub const BROKER: brokers::Broker = brokers::Broker {
 #[async_trait]
 impl Measured for Server {
     fn url(&self) -> String {
-        Server::url(self)
+        format!("kafka://{}", Server::url(self))
     }
 
     async fn stored(&mut self) -> io::Result<u64> {

@@ -1,5 +1,5 @@
 //! W5: brokers with acknowledgements. Each bundled transport by itself beside the broker's own Rust client, both on one connection
-//! with the same window of unacknowledged messages, to a server of their own; and messages through a whole host.
+//! with the same window of unacknowledged messages, to a server of their own; and each through a whole host.
 
 use std::time::Instant;
 
@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 use waybill_testkit::brokers::{ALL, Broker, Measured};
 use waybill_testkit::load::{Plan, batches};
-use waybill_testkit::nats;
 use waybill_testkit::outage::DESTINATION;
 
 use super::Bench;
@@ -19,23 +18,30 @@ use super::native::run_reference;
 const BATCH: u64 = 100;
 const CLIENTS: usize = 4;
 
-/// Names of what is measured, one a broker.
-pub fn names() -> impl Iterator<Item = String> {
-    ALL.iter().map(name)
+/// Names of what is measured of each broker: its component by itself, and through a host.
+pub fn names() -> impl Iterator<Item = (String, String)> {
+    ALL.iter().map(|broker| (alone(broker), hosted(broker)))
 }
 
-fn name(broker: &Broker) -> String {
+fn alone(broker: &Broker) -> String {
     format!("W5 {}", broker.name)
 }
 
-/// A broker's component, or its own client, with a new server.
+fn hosted(broker: &Broker) -> String {
+    format!("W5 {} host", broker.name)
+}
+
+/// A broker's component, by itself or through a host, or its own client, with a new server.
 pub async fn measure(bench: &Bench, measured: &str, side: Side, messages: u64) -> Result<Figure> {
+    if let Some(broker) = ALL.iter().find(|broker| hosted(broker) == measured) {
+        return through(bench, broker, messages).await;
+    }
     let program = match side {
         Side::Waybill => &bench.alone,
         Side::Native => &bench.natives,
         Side::Store => bail!("{measured} has no side {side}"),
     };
-    let Some(broker) = ALL.iter().find(|broker| name(broker) == measured) else {
+    let Some(broker) = ALL.iter().find(|broker| alone(broker) == measured) else {
         bail!("{measured} is measured by nobody");
     };
     let mut server = start(broker).await?;
@@ -57,13 +63,14 @@ async fn check(server: &mut dyn Measured, messages: u64) -> Result<()> {
     Ok(())
 }
 
-/// Through a host: enqueued over the API, committed, published to NATS, settled.
-pub async fn through(bench: &Bench, messages: u64) -> Result<Figure> {
-    let mut server = start(&nats::BROKER).await?;
-    let (url, peer) = (server.url(), server.url().replace("nats://", "tcp://"));
+/// Through a host: enqueued over the API, committed, published, settled.
+async fn through(bench: &Bench, broker: &Broker, messages: u64) -> Result<Figure> {
+    let mut server = start(broker).await?;
+    let (url, name) = (server.url(), broker.name);
+    let (_, peer) = url.split_once("://").context("the server's URL has no scheme")?;
     let config = format!(
-        "[transport.nats]\nplugin = \"nats\"\nconfig = {{ servers = [\"{url}\"] }}\nallow = {{ net = [\"{peer}\"] }}\n\
-         [[route]]\nmatch = \"bus:orders.**\"\ntransport = \"nats\"\n"
+        "[transport.{name}]\nplugin = \"{name}\"\nconfig = {{ servers = [\"{url}\"] }}\nallow = {{ net = [\"tcp://{peer}\"] }}\n\
+         [[route]]\nmatch = \"bus:orders.**\"\ntransport = \"{name}\"\n"
     );
     let mut host = host::Measured::start(bench, &config).await?;
     let bodies = batches(&Plan::new(format!("bus:{DESTINATION}")), 0, messages, BATCH);

@@ -152,8 +152,10 @@ impl Workload {
             Self::W3 => &[("W3", Side::Waybill), ("W3", Side::Store), ("W3 header", Side::Waybill)],
             Self::W4 => &[("W4", Side::Waybill), ("W4", Side::Native)],
             Self::W5 => {
-                let brokers = broker::names().flat_map(|name| [(name.clone(), Side::Waybill), (name, Side::Native)]);
-                return brokers.chain([("W5 host".to_owned(), Side::Waybill)]).collect();
+                let sides = |(alone, through): (String, String)| {
+                    [(alone.clone(), Side::Waybill), (alone, Side::Native), (through, Side::Waybill)]
+                };
+                return broker::names().flat_map(sides).collect();
             }
             Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
             Self::W7 => &inbound::W7,
@@ -302,7 +304,6 @@ impl Bench {
             ("W3 header", _) => idempotent::by_header(self, messages).await,
             ("W4", Side::Waybill) => native::part(self, "engine", messages).await,
             ("W4", Side::Native) => native::part(self, "boundary", messages).await,
-            ("W5 host", _) => broker::through(self, messages).await,
             (name, side) if name.starts_with("W5 ") => broker::measure(self, name, side, messages).await,
             ("W6 10k", _) => backlog::claims(self, 10_000).await,
             ("W6 1M", _) => backlog::claims(self, messages).await,

@@ -13,6 +13,7 @@ use xtask::cargo::{Repository, run};
 use super::Bench;
 use super::figure::Figure;
 use super::replay;
+use crate::setup;
 
 /// Requests at once, as many as the host has under way to one peer.
 const AT_ONCE: u64 = 64;
@@ -45,6 +46,8 @@ pub fn alone(repository: &Repository) -> Result<PathBuf> {
 
 /// Builds the native clients of brokers.
 pub fn clients(repository: &Repository) -> Result<PathBuf> {
+    // Compiles the messages of Pulsar for its client.
+    setup::program("protoc", "protobuf-compiler")?;
     let target = repository.target.join("natives");
     let mut build = repository.cargo(["build", "--release", "--locked", "--manifest-path", "tests/natives/Cargo.toml"]);
     run(build.arg("--target-dir").arg(&target))?;
