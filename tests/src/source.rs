@@ -124,12 +124,25 @@ pub async fn settle(
     deliveries: &[SourceDelivery],
     disposition: &Disposition,
 ) -> Vec<Settled> {
+    try_settle(source, session, deliveries, disposition).await.expect("settles")
+}
+
+/// The same, where the session may be over.
+///
+/// # Errors
+/// As [`Source::settle`].
+pub async fn try_settle(
+    source: &WasmSource,
+    session: u64,
+    deliveries: &[SourceDelivery],
+    disposition: &Disposition,
+) -> Result<Vec<Settled>, CallError> {
     let settlement = |delivery: &SourceDelivery| SourceSettlement {
         token: delivery.token.clone(),
         disposition: disposition.clone(),
     };
     let items = deliveries.iter().map(settlement).collect();
-    source.settle(0, session, items, AMPLE).await.expect("settles")
+    source.settle(0, session, items, AMPLE).await
 }
 
 /// The ids that senders gave; `-` where there is none.

@@ -162,3 +162,37 @@ async fn the_topic_is_provisioned_once_and_a_source_without_it_waits() {
     orders.send(0, 1).await;
     assert_eq!(ids(&pull_all(&source, 1).await.1), ["m0"]);
 }
+
+/// A member written in Java joins the group under load, and leaves it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_member_joins_and_leaves_and_no_message_is_left_out() {
+    let orders = Orders::created("source-shared", 4).await;
+    orders.send(0, 200).await;
+    let source = orders.open(WANTS).await;
+    let (mut ours, mut theirs) = (HashSet::new(), None);
+    let joining = async {
+        let lines = orders.client().await.run("member", &[orders.topic, orders.topic, "6000"]).await.unwrap();
+        lines.into_iter().map(|parts| parts[0].clone()).collect::<HashSet<String>>()
+    };
+    let mut joining = std::pin::pin!(joining);
+    let mut sent = 200;
+    // Both take their share while more comes; when the foreign member has left, the rest is ours.
+    while sent < 3_000 || theirs.is_none() || ours.union(theirs.as_ref().unwrap()).count() < sent as usize {
+        if sent < 3_000 {
+            orders.send(sent, sent + 100).await;
+            sent += 100;
+        }
+        tokio::select! {
+            handled = &mut joining, if theirs.is_none() => theirs = Some(handled),
+            pulled = source.pull(0, 50, source::BYTES, Duration::from_millis(200)) => match pulled {
+                Ok(pulled) => {
+                    ours.extend(pulled.deliveries.iter().filter_map(|delivery| delivery.id.clone()));
+                    let _ = source::try_settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
+                }
+                Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error:?}"),
+            },
+        }
+    }
+    let theirs = theirs.unwrap();
+    assert!(!theirs.is_empty() && theirs.len() < 3_000, "both have had a share: {} are theirs", theirs.len());
+}

@@ -27,6 +27,7 @@ public class Client {
             case "offsets" -> offsets(settings, args.get(2));
             case "write" -> write(settings, args.get(2), Integer.parseInt(args.get(3)), Integer.parseInt(args.get(4)));
             case "read" -> read(settings, args.get(2), Integer.parseInt(args.get(3)));
+            case "member" -> member(settings, args.get(2), args.get(3), Long.parseLong(args.get(4)));
             case "partitions" -> partitions(settings, args.get(2));
             default -> throw new IllegalArgumentException(args.get(0));
         }
@@ -108,6 +109,23 @@ public class Client {
                     out.append('\n');
                 }
             System.out.print(out);
+        }
+    }
+
+    /** Takes part in a group for so many milliseconds: what it handled, committed as it goes. */
+    static void member(Properties settings, String topic, String group, long millis) throws Exception {
+        settings.put("group.id", group);
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", "false");
+        settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings)) {
+            consumer.subscribe(List.of(topic));
+            long end = System.currentTimeMillis() + millis;
+            while (System.currentTimeMillis() < end) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100)))
+                    System.out.println(text(record.headers().lastHeader("id").value()));
+                consumer.commitSync();
+            }
         }
     }
 
