@@ -47,6 +47,21 @@ async fn a_stuck_key_blocks_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_whose_retry_is_due_while_its_transport_is_paused_is_counted_once() {
+    let world = World::new();
+    world.main.tell(|_| retryable("HTTP.503"));
+    let host = world.start().await;
+    host.send([keyed("first", "a"), keyed("behind", "a")]).await;
+    world.main.until(|log| log.count("first") == 1).await;
+    host.outbox.pause("main", "", "ops").await.unwrap();
+    pass(seconds(60)).await;
+    let blocked = host.outbox.blocked(None).await.unwrap();
+    let counts: Vec<_> = blocked.iter().map(|block| (block.kind, block.waiting)).collect();
+    assert_eq!(counts.len(), 2, "{blocked:?}");
+    assert!(counts.contains(&(WaitKind::Paused, 1)) && counts.contains(&(WaitKind::Key, 1)), "{blocked:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_keeps_its_order_across_topics_and_transports() {
     let world = World::new();
     let gate = Gate::default();

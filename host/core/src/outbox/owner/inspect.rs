@@ -211,6 +211,12 @@ impl Owner {
             if slot.origin != super::slots::Origin::Parked {
                 return None;
             }
+            // A head whose retry is due may wait for something else by now, and is counted there.
+            let awaited = usize::from(matches!(slot.state, SlotState::Waiting));
+            let waiting = (queue.seqs().len() - 1 + awaited) as u64;
+            if waiting == 0 {
+                return None;
+            }
             let last = slot.history.last();
             Some(HeldKey {
                 tenant: slot.message.tenant.clone(),
@@ -220,7 +226,7 @@ impl Owner {
                 code: last.and_then(|attempt| attempt.code.clone()),
                 reason: last.and_then(|attempt| attempt.reason.clone()),
                 since: slot.first_attempt_at.unwrap_or(slot.due),
-                waiting: queue.seqs().len() as u64,
+                waiting,
             })
         });
         let dead = self.keys.holders().filter_map(|(key, dead)| {
