@@ -100,6 +100,20 @@ fn message(id: &str, topic: &str, key: &str) -> Value {
     json!({ "id": id, "topic": topic, "key": key, "tenant": "acme", "payload": { "golden": id }, "headers": { "x-golden": "1" } })
 }
 
+/// JSON that earlier versions took and none can show as JSON: its id, its text, and how it is shown.
+const ODD: [(&str, &str, &str); 2] =
+    [("odd-number", "1e999", "MWU5OTk="), ("odd-surrogate", "\"\\ud800\"", "Ilx1ZDgwMCI=")];
+
+fn odd(id: &str, payload: &'static str) -> NewMessage {
+    NewMessage {
+        id: Some(id.into()),
+        tenant: Some("acme".into()),
+        topic: "bus:odd".into(),
+        payload: payload.into(),
+        ..NewMessage::default()
+    }
+}
+
 fn until() -> Option<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + YEAR;
     u64::try_from(now.as_millis()).ok()
@@ -564,8 +578,9 @@ impl Making {
             payload: "{\"golden\":1}".into(),
             ..NewMessage::default()
         };
-        let draft = draft.check(UnixMillis(0), usize::MAX).unwrap();
-        let group = DoorGroup { shard: ShardId(0), messages: vec![draft.message] };
+        let drafts = [draft].into_iter().chain(ODD.map(|(id, payload, _)| odd(id, payload)));
+        let messages = drafts.map(|draft| draft.check(UnixMillis(0), usize::MAX).unwrap().message).collect();
+        let group = DoorGroup { shard: ShardId(0), messages };
         store.transact(Vec::new(), vec![group], Default::default(), None).await.unwrap();
         self.inbox(&store).await;
         streams::put(self, &store).await;
@@ -577,6 +592,10 @@ impl Making {
         raw.run(&format!("BEGIN; CREATE golden_order:4 SET total = 40; fn::waybill::enqueue({plain}); COMMIT;")).await;
         raw.run("CREATE outbox_door:[0, 1, 0, 'a'] SET topic = 'bus:malformed'").await;
         raw.close().await;
+        for (id, _, shown) in ODD {
+            let path = format!("/v1/messages/{id}?tenant=acme");
+            self.get("JSON that today is refused", &path, json!({ "payload_base64": shown, "state": "pending" }));
+        }
         let keys = vec![vec!["door-packed".to_owned()], vec!["door-plain".to_owned()]];
         self.steps.insert(0, Step::Take { topic: "bus:door.**".into(), keys });
         self.get(
