@@ -3,7 +3,7 @@
 use crate::cargo::{Dependency, Package};
 
 /// What a package may depend on among ours, in its product code.
-const KNOWS: [(&str, &[&str]); 16] = [
+const KNOWS: [(&str, &[&str]); 17] = [
     ("waybill-core", &[]),
     ("waybill-api", &["waybill-core"]),
     ("waybill-bindings", &[]),
@@ -15,6 +15,7 @@ const KNOWS: [(&str, &[&str]); 16] = [
     ("waybill-sandbox", &["waybill-core", "waybill-api", "waybill-bindings"]),
     ("waybill-server", &["waybill-core", "waybill-api"]),
     ("waybill-conformance", &["waybill-core", "waybill-sandbox"]),
+    ("waybill-telemetry", &["waybill-core"]),
     (
         "waybill",
         &[
@@ -26,6 +27,7 @@ const KNOWS: [(&str, &[&str]); 16] = [
             "waybill-server",
             "waybill-bundled",
             "waybill-conformance",
+            "waybill-telemetry",
         ],
     ),
     // Development only.
@@ -53,8 +55,12 @@ const KNOWS: [(&str, &[&str]); 16] = [
 ];
 
 /// Families of crates, by the beginning of their names, that only some may name.
-const RESERVED: [(&str, &[&str]); 2] =
-    [("surrealdb", &["waybill-store", "waybill-surreal"]), ("wasmtime", &["waybill-sandbox", "waybill-bindings"])];
+const RESERVED: [(&str, &[&str]); 3] = [
+    ("surrealdb", &["waybill-store", "waybill-surreal"]),
+    ("wasmtime", &["waybill-sandbox", "waybill-bindings"]),
+    // The kit's collector decodes what is exported.
+    ("opentelemetry", &["waybill-telemetry", "waybill-testkit"]),
+];
 
 /// Packages that tests of anything but the core may use: help, and real plugins.
 const FOR_TESTS: [&str; 2] = ["waybill-testkit", "waybill-bundled"];
