@@ -206,7 +206,10 @@ mod tests {
 
     #[test]
     fn a_level_is_about_this_program() {
-        assert_eq!(directives("debug"), "info,surrealkv=error,surrealdb::core::kvs::tx=error,opentelemetry=off,waybill=debug");
+        assert_eq!(
+            directives("debug"),
+            "info,surrealkv=error,surrealdb::core::kvs::tx=error,opentelemetry=off,waybill=debug"
+        );
         assert_eq!(directives("warn,waybill_engine=trace"), "warn,waybill_engine=trace");
     }
 }

@@ -42,9 +42,9 @@ where
 
 fn is_exported(metadata: &Metadata<'_>) -> bool {
     let target = metadata.target();
-    !OF_THE_EXPORT.iter().any(|name| {
-        target.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '_', '-']))
-    })
+    !OF_THE_EXPORT
+        .iter()
+        .any(|name| target.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '_', '-'])))
 }
 
 /// Makes the trace that an entry names in a field the one that it belongs to, and counts entries.

@@ -244,10 +244,13 @@ mod tests {
                 let (name, unit) = (metric.name(), metric.unit());
                 match metric.data() {
                     AggregatedMetrics::U64(MetricData::Sum(sum)) => kept.extend(
-                        sum.data_points().map(|point| format!("{name} {} {}", point.value(), labels(point.attributes()))),
+                        sum.data_points()
+                            .map(|point| format!("{name} {} {}", point.value(), labels(point.attributes()))),
                     ),
                     AggregatedMetrics::F64(MetricData::Gauge(gauge)) => kept.extend(
-                        gauge.data_points().map(|point| format!("{name} {} {}", point.value(), labels(point.attributes()))),
+                        gauge
+                            .data_points()
+                            .map(|point| format!("{name} {} {}", point.value(), labels(point.attributes()))),
                     ),
                     AggregatedMetrics::F64(MetricData::Histogram(histogram)) => {
                         kept.extend(histogram.data_points().map(|point| {

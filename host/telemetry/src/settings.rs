@@ -107,8 +107,7 @@ impl Settings {
     }
 
     pub(crate) fn resource(&self) -> Resource {
-        let attributes =
-            [("service.version", self.version.clone()), ("service.instance.id", self.instance.clone())];
+        let attributes = [("service.version", self.version.clone()), ("service.instance.id", self.instance.clone())];
         let attributes = attributes.map(|(name, value)| KeyValue::new(name, value));
         let named = variable("OTEL_SERVICE_NAME").is_some()
             || variable("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| names_service(&all));

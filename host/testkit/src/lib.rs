@@ -5,6 +5,7 @@
 //! | [`api`] | a small client of the HTTP API |
 //! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`browser`] | a real chromium with a page of another site |
+//! | [`collector`] | an OpenTelemetry collector that keeps what it gets |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
 //! | [`fake_participant`] | a participant whose steps a test writes |
@@ -43,6 +44,7 @@
 pub mod api;
 pub mod brokers;
 pub mod browser;
+pub mod collector;
 pub mod conformance;
 pub mod direct_model;
 pub mod fake_handler;

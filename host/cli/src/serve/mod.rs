@@ -78,12 +78,7 @@ pub fn run(source: Source, term: &mut Term) -> Result<(), CliError> {
     result
 }
 
-async fn host(
-    config: Config,
-    source: Source,
-    telemetry: Option<&Telemetry>,
-    term: &mut Term,
-) -> Result<(), CliError> {
+async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, term: &mut Term) -> Result<(), CliError> {
     // From here on a signal is ours, also while the store is being opened.
     let (mut signals, hangups) = Signals::listen().map_err(CliError::io("listening for signals"))?;
     for warning in &config.warnings {
@@ -123,7 +118,9 @@ async fn host(
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
     let in_force = inbound::InForce::new(inbound.clone());
-    let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, (&supervisor, tracer.clone())).await?;
+    let engine =
+        compose::engine(&config, prepared, &participants, inbound, &fleet, &store, (&supervisor, tracer.clone()))
+            .await?;
     let engine = Arc::new(engine);
     if let Some(sagas) = engine.step_needs() {
         fleet.ask_needs(&sagas);

@@ -218,7 +218,10 @@ impl Call {
         let count = batch.len();
         let span = self.spans.call(&self.context.config.tracer, &self.name, count);
         let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
-        let sent = self.serving.send_batch(self.lane, batch, entry.send_timeout, sink);
+        let sent = match span.as_ref().map(|span| span.traceparent()) {
+            Some(context) => self.serving.send_traced(context, self.lane, batch, entry.send_timeout, sink),
+            None => self.serving.send_batch(self.lane, batch, entry.send_timeout, sink),
+        };
         let error = match timeout(entry.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => {
                 trace::finish(span, None);

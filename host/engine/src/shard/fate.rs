@@ -193,10 +193,17 @@ pub(super) fn meter(call: &Call, reports: &[SettlementReport]) {
     let delivered = reports.iter().filter(|report| matches!(report.settlement.verdict, Verdict::Ack(_)));
     meter.delivered(&call.live, delivered.map(|report| (&*report.message, report.settlement.attempt.at)));
     for SettlementReport { settlement, message, .. } in reports {
-        match &settlement.verdict {
-            Verdict::Retry { fault, .. } => meter.retried(&message.tenant, fault),
-            Verdict::Dead(fault) => meter.died(&message.tenant, fault),
-            _ => {}
-        }
+        let fault = match &settlement.verdict {
+            Verdict::Retry { fault, .. } => {
+                meter.retried(&message.tenant, fault);
+                fault
+            }
+            Verdict::Dead(fault) => {
+                meter.died(&message.tenant, fault);
+                fault
+            }
+            _ => continue,
+        };
+        tracing::debug!(transport = &*call.name, id = %message.id, code = fault.code, reason = fault.reason, trace_id = spans::trace_id(message), "an attempt failed");
     }
 }

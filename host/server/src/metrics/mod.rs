@@ -16,9 +16,9 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use parking_lot::RwLock;
 use waybill_core::code::Code;
 
-use both::Both;
 use crate::edge::method_label;
 use crate::error::ServerError;
+use both::Both;
 
 pub use tables::{INBOX_METRICS, METRICS, OTHER_UNITS, PLUGIN_METRICS, SAGA_METRICS, SCRAPED, Table};
 

@@ -39,16 +39,17 @@ pub fn otel(mut section: Section<'_, '_>) -> Option<OtelSettings> {
     let endpoint = section.optional_text("endpoint", "the address of a collector, e.g. \"http://127.0.0.1:4318\"");
     let protocol = section.optional_text("protocol", PROTOCOLS);
     let headers = section.secrets("headers");
-    let own = [
-        section.optional_boolean("traces"),
-        section.optional_boolean("metrics"),
-        section.optional_boolean("logs"),
-    ];
+    let own =
+        [section.optional_boolean("traces"), section.optional_boolean("metrics"), section.optional_boolean("logs")];
     let sample_ratio = section.optional_number("sample_ratio", 0.0..=1.0);
     let service_name = section.optional_text("service_name", "the name of the service, e.g. \"waybill\"");
     let metrics_interval = section.optional_duration("metrics_interval", None, SECOND);
     if let Some(written) = endpoint.as_ref().filter(|written| !is_address(&written.value)) {
-        section.refuse("endpoint", written, "it takes an address that begins with http:// or https://, without a query");
+        section.refuse(
+            "endpoint",
+            written,
+            "it takes an address that begins with http:// or https://, without a query",
+        );
     }
     let read = protocol.as_ref().and_then(|written| Protocol::named(&written.value));
     if let (Some(written), None) = (&protocol, read) {
