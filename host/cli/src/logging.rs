@@ -29,17 +29,23 @@ pub fn start_with(level: &str, as_json: bool, color: bool, telemetry: Option<&Te
     let filter = EnvFilter::new(directives(level));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| OneLine(io::stderr()));
     let result = if as_json {
-        let written = builder.json().flatten_event(true).map_event_format(OwnFields).finish();
-        written.with(telemetry.and_then(Telemetry::log_layer)).try_init()
+        exported(builder.json().flatten_event(true).map_event_format(OwnFields).finish(), telemetry).try_init()
     } else {
         let fields = debug_fn(field).delimited(" ");
-        let written = builder.with_ansi(color).with_target(false).fmt_fields(fields).finish();
-        written.with(telemetry.and_then(Telemetry::log_layer)).try_init()
+        exported(builder.with_ansi(color).with_target(false).fmt_fields(fields).finish(), telemetry).try_init()
     };
     if let Err(error) = result {
         // Only a test that serves twice in one process gets here.
         tracing::debug!(%error, "the log is set up already");
     }
+}
+
+/// What writes entries, with what exports them behind it.
+fn exported<S>(written: S, telemetry: Option<&Telemetry>) -> impl SubscriberInitExt
+where
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync + 'static,
+{
+    written.with(telemetry.and_then(|telemetry| telemetry.log_layer::<S>()))
 }
 
 /// Writes a field as text.

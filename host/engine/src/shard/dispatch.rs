@@ -281,11 +281,8 @@ impl Call {
 
     /// A message as it goes out: where its span is recorded, with that as its trace context.
     fn message(&self, sending: &Sending) -> Arc<Message> {
-        let context = match &self.context.config.tracer {
-            Some(tracer) => self.spans.begin(tracer, sending, &self.name),
-            None => None,
-        };
-        match context {
+        let tracer = self.context.config.tracer.as_ref();
+        match tracer.and_then(|tracer| self.spans.begin(tracer, sending, &self.name)) {
             Some(context) => spans::with_context(&sending.message, context),
             None => Arc::clone(&sending.message),
         }

@@ -10,6 +10,8 @@ use crate::config::problem::{Origin, Problem};
 use crate::config::reader::Section;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// What an address may be: what stands before an `@` would be a secret.
+const ADDRESS: &str = "an address that begins with http:// or https://, without a name, a password and a query";
 const PROTOCOLS: &str = "\"http/protobuf\" or \"grpc\"";
 const EXPORTERS: &str = "\"otlp\" or \"none\"";
 const SAMPLERS: [&str; 6] = [
@@ -45,11 +47,8 @@ pub fn otel(mut section: Section<'_, '_>) -> Option<OtelSettings> {
     let service_name = section.optional_text("service_name", "the name of the service, e.g. \"waybill\"");
     let metrics_interval = section.optional_duration("metrics_interval", None, SECOND);
     if let Some(written) = endpoint.as_ref().filter(|written| !is_address(&written.value)) {
-        section.refuse(
-            "endpoint",
-            written,
-            "it takes an address that begins with http:// or https://, without a query",
-        );
+        let shown = Set { value: shown(&written.value), origin: written.origin.clone() };
+        section.refuse("endpoint", &shown, format!("it takes {ADDRESS}"));
     }
     let read = protocol.as_ref().and_then(|written| Protocol::named(&written.value));
     if let (Some(written), None) = (&protocol, read) {
@@ -85,10 +84,16 @@ fn is_address(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")
             && url.has_host()
+            && url.username().is_empty()
             && url.password().is_none()
             && url.query().is_none()
             && url.fragment().is_none()
     })
+}
+
+/// An address as it may be shown.
+fn shown(text: &str) -> String {
+    text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, behind)| format!("...@{behind}"))
 }
 
 /// What `OTEL_` names say. The library reads them by itself, and goes on without those that it can't; here they are refused.
@@ -115,12 +120,12 @@ impl OfEnvironment<'_, '_, '_> {
     }
 
     fn check(&mut self, protocol: bool, sampler: bool) {
-        self.known(ENDPOINT, "an address that begins with http:// or https://", is_address);
+        self.known(ENDPOINT, ADDRESS, is_address);
         if protocol {
             self.known("OTEL_EXPORTER_OTLP_PROTOCOL", PROTOCOLS, |value| Protocol::named(value).is_some());
         }
         for signal in Signal::ALL {
-            self.known(&signal.own_variable("ENDPOINT"), "an address that begins with http:// or https://", is_address);
+            self.known(&signal.own_variable("ENDPOINT"), ADDRESS, is_address);
             self.known(&signal.exporter_variable(), EXPORTERS, |value| matches!(value, "otlp" | "none"));
             if protocol {
                 let own = signal.own_variable("PROTOCOL");
@@ -143,8 +148,11 @@ impl OfEnvironment<'_, '_, '_> {
 
     fn known(&mut self, name: &str, takes: &str, is_known: impl FnOnce(&str) -> bool) {
         let Some(value) = self.get(name).filter(|value| !is_known(value)) else { return };
-        let problem =
-            Problem::BadValue { key: name.to_owned(), value: format!("{value:?}"), cause: format!("it takes {takes}") };
+        let problem = Problem::BadValue {
+            key: name.to_owned(),
+            value: format!("{:?}", shown(&value)),
+            cause: format!("it takes {takes}"),
+        };
         self.section.problem_at(problem, Origin::Env(name.to_owned()));
     }
 }
@@ -158,6 +166,7 @@ mod tests {
         for right in ["http://127.0.0.1:4318", "https://otlp.example/base"] {
             assert!(is_address(right), "{right}");
         }
+        assert_eq!(shown("http://a:b@c"), "...@c");
         for wrong in ["collector:4317", "127.0.0.1:4318", "ftp://a", "http://a:b@c", "http://a/?b", ""] {
             assert!(!is_address(wrong), "{wrong}");
         }
