@@ -20,7 +20,7 @@ use crate::settings::{Protocol, Settings, Signal};
 macro_rules! exporter {
     ($exporter:ty, $signal:expr, $settings:expr, $client:expr) => {{
         let (signal, settings): (Signal, &Settings) = ($signal, $settings);
-        match settings.protocol_of(signal) {
+        let built = match settings.protocol_of(signal) {
             Protocol::Http => {
                 let client: Arc<dyn HttpClient> = $client.clone();
                 let mut builder = <$exporter>::builder()
@@ -48,8 +48,8 @@ macro_rules! exporter {
                 }
                 builder.build()
             }
-        }
-        .map_err(|error| failed(signal, error))
+        };
+        built.map_err(|error| failed(signal, error))
     }};
 }
 

@@ -10,7 +10,6 @@ use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
 
 use crate::BuildError;
-use crate::settings::Settings;
 
 /// Largest answer that is read: a collector says little.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -28,8 +27,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub fn new(_: &Settings) -> Result<Arc<Self>, BuildError> {
-        let failed = |cause: String| BuildError { signal: "nothing", cause };
+    pub fn new() -> Result<Arc<Self>, BuildError> {
+        let failed = |cause: String| BuildError { signal: "telemetry", cause };
         let runtime = Handle::try_current().map_err(|error| failed(error.to_string()))?;
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)

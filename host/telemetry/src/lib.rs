@@ -70,7 +70,7 @@ impl Telemetry {
     /// Builds what the settings ask for. Within a runtime, which makes the connections; nothing is connected yet.
     pub fn build(settings: &Settings) -> Result<Self, BuildError> {
         let resource = settings.resource();
-        let client = http_client::Client::new(settings)?;
+        let client = http_client::Client::new()?;
         let traces = settings.wants(Signal::Traces).then(|| -> Result<_, BuildError> {
             let tally = Arc::new(Tally::new("traces"));
             let exporter = Watched::new(exporters::spans(settings, &client)?, Arc::clone(&tally));

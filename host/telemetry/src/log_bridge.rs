@@ -17,6 +17,7 @@ use crate::watched::{TARGET, Tally};
 
 /// Field of entries that concern one trace.
 const TRACE_ID: &str = "trace_id";
+const TRACE_ID_DIGITS: usize = 32;
 /// What the export itself uses: each entry of it that was exported would make others.
 const OF_THE_EXPORT: [&str; 8] = [TARGET, "opentelemetry", "h2", "hyper", "reqwest", "rustls", "tonic", "tower"];
 
@@ -61,7 +62,9 @@ impl LogProcessor for TraceOfEntry {
     fn emit(&self, record: &mut SdkLogRecord, _: &InstrumentationScope) {
         self.0.count();
         let named = record.attributes_iter().find_map(|(key, value)| match value {
-            AnyValue::String(text) if key.as_str() == TRACE_ID => TraceId::from_hex(text.as_str()).ok(),
+            AnyValue::String(text) if key.as_str() == TRACE_ID && text.as_str().len() == TRACE_ID_DIGITS => {
+                TraceId::from_hex(text.as_str()).ok()
+            }
             _ => None,
         });
         if let Some(trace) = named.filter(|trace| *trace != TraceId::INVALID) {

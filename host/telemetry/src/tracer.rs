@@ -33,8 +33,9 @@ impl Tracer for OtelTracer {
             let contexts = start.links.iter().filter_map(|link| context(link));
             builder = builder.with_links(contexts.map(|context| Link::new(context, Vec::new(), 0)).collect());
         }
-        if !start.began_before.is_zero() {
-            builder = builder.with_start_time(SystemTime::now() - start.began_before);
+        let began = SystemTime::now().checked_sub(start.began_before);
+        if let Some(began) = began.filter(|_| !start.began_before.is_zero()) {
+            builder = builder.with_start_time(began);
         }
         // Of no span that may be current on this thread: what Waybill's spans belong to is always said.
         let parent = match start.parent.and_then(context) {

@@ -17,7 +17,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Builds it where it is asked for. Within the runtime.
 pub fn build(config: &Config, term: &Term) -> Result<Option<Telemetry>, CliError> {
     let Some(otel) = &config.otel else { return Ok(None) };
-    let header = |(name, reference): &(String, String)| Ok((name.clone(), secret(reference, term)?));
+    let header = |(name, reference): &(String, String)| -> Result<(String, String), CliError> {
+        Ok((name.clone(), secret(reference, term)?))
+    };
     let settings = Settings {
         endpoint: otel.endpoint.clone(),
         protocol: otel.protocol,
