@@ -13,6 +13,7 @@
 //! | [`fake_source`] | a broker in memory, with sources on it |
 //! | [`fake_streams`] | event streams, played, for the surfaces that show them |
 //! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
+//! | [`fake_tracer`] | a tracer that keeps the spans that were made |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
@@ -52,6 +53,7 @@ pub mod fake_participant;
 pub mod fake_source;
 pub mod fake_streams;
 pub mod fake_table;
+pub mod fake_tracer;
 pub mod fake_transport;
 pub mod golden;
 pub mod grpc_subscriber;
