@@ -5,6 +5,7 @@ use std::sync::Arc;
 use waybill_core::annotation::Annotation;
 use waybill_core::message::{Headers, Message};
 use waybill_core::port::trace::{self, Span, SpanKind, SpanStart, Tracer};
+use waybill_core::port::transact::DoorGroup;
 
 /// `messaging.system` of all of them.
 const SYSTEM: &str = "waybill";
@@ -51,6 +52,16 @@ pub(crate) fn commit<'m>(
         span.set("messaging.batch.message_count", messages.count().into());
     }
     Some(span)
+}
+
+/// The same of a commit that leaves these messages on doorsteps.
+pub(crate) fn commit_of_groups(
+    tracer: &Arc<dyn Tracer>,
+    of: &'static str,
+    groups: &[DoorGroup],
+) -> Option<Box<dyn Span>> {
+    let messages = groups.iter().flat_map(|group| &group.messages).map(|message| &**message);
+    commit(tracer, of, messages)
 }
 
 /// The same message with another trace context.
