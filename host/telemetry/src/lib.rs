@@ -131,7 +131,9 @@ impl Telemetry {
     /// Exports what waits, within `timeout`, and says what could not be. Blocks nobody but its caller's task.
     pub async fn shutdown(self, timeout: Duration) -> Lost {
         let Self { traces, metrics, logs } = self;
-        let tallies = (traces.as_ref().map(|of| Arc::clone(&of.1)), logs.as_ref().map(|of| Arc::clone(&of.1)));
+        // What comes from here on is nobody's loss: it tells of the end itself.
+        let so_far = |tally: &Arc<Tally>| (Arc::clone(tally), tally.made());
+        let (spans, entries) = (traces.as_ref().map(|of| so_far(&of.1)), logs.as_ref().map(|of| so_far(&of.1)));
         // One thread each: none of them waits for a collector that doesn't answer another.
         let traces = tokio::task::spawn_blocking(move || {
             let _told = traces.map(|(provider, _)| provider.shutdown_with_timeout(timeout));
@@ -143,11 +145,7 @@ impl Telemetry {
             let _told = logs.map(|(provider, _)| provider.shutdown_with_timeout(timeout));
         });
         let ended = tokio::time::timeout(timeout, async { tokio::join!(traces, metrics, logs) }).await;
-        let (spans, entries) = tallies;
-        Lost {
-            spans: spans.map_or(0, |tally| tally.lost()),
-            logs: entries.map_or(0, |tally| tally.lost()),
-            is_cut: ended.is_err(),
-        }
+        let lost = |(tally, made): (Arc<Tally>, u64)| tally.lost_of(made);
+        Lost { spans: spans.map_or(0, lost), logs: entries.map_or(0, lost), is_cut: ended.is_err() }
     }
 }

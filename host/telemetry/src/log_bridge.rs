@@ -123,6 +123,6 @@ mod tests {
         assert_eq!(trace.to_string(), "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(failed.body(), Some(&AnyValue::from("a call to a transport failed")));
         assert!(ready.trace_context().is_none() && odd.trace_context().is_none());
-        assert_eq!(tally.lost(), 3);
+        assert_eq!(tally.made(), 3);
     }
 }

@@ -46,9 +46,14 @@ impl Tally {
         self.made.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was handed over and wasn't exported, so far.
-    pub fn lost(&self) -> u64 {
-        self.made.load(Ordering::Relaxed).saturating_sub(self.exported.load(Ordering::Relaxed))
+    /// How many were handed over so far.
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// How many of the first so many weren't exported, so far.
+    pub fn lost_of(&self, made: u64) -> u64 {
+        made.saturating_sub(self.exported.load(Ordering::Relaxed))
     }
 
     fn take(&self, count: usize, result: &OTelSdkResult) {
@@ -174,6 +179,6 @@ mod tests {
         (0..5).for_each(|_| tally.count());
         tally.take(3, &Ok(()));
         tally.take(2, &Err(OTelSdkError::InternalFailure("refused".to_owned())));
-        assert_eq!(tally.lost(), 2);
+        assert_eq!(tally.lost_of(tally.made()), 2);
     }
 }
