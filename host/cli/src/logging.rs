@@ -11,25 +11,41 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use waybill_telemetry::Telemetry;
 
 /// Field that holds a plugin's own names and values as one JSON object: what it calls them is known only at run time.
 const OF_PLUGIN: &str = "fields";
 
 /// Sets the log up. A second call in one process changes nothing.
 pub fn start(level: &str, as_json: bool, color: bool) {
+    start_with(level, as_json, color, None);
+}
+
+/// The same; where logs are exported, each entry that is written is also handed over for that.
+pub fn start_with(level: &str, as_json: bool, color: bool, telemetry: Option<&Telemetry>) {
     let filter = EnvFilter::new(directives(level));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| OneLine(io::stderr()));
     let result = if as_json {
-        builder.json().flatten_event(true).map_event_format(OwnFields).try_init()
+        exported(builder.json().flatten_event(true).map_event_format(OwnFields).finish(), telemetry).try_init()
     } else {
         let fields = debug_fn(field).delimited(" ");
-        builder.with_ansi(color).with_target(false).fmt_fields(fields).try_init()
+        exported(builder.with_ansi(color).with_target(false).fmt_fields(fields).finish(), telemetry).try_init()
     };
     if let Err(error) = result {
         // Only a test that serves twice in one process gets here.
         tracing::debug!(%error, "the log is set up already");
     }
+}
+
+/// What writes entries, with what exports them behind it.
+fn exported<S>(written: S, telemetry: Option<&Telemetry>) -> impl SubscriberInitExt
+where
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync + 'static,
+{
+    written.with(telemetry.and_then(|telemetry| telemetry.log_layer::<S>()))
 }
 
 /// Writes a field as text.
@@ -122,8 +138,9 @@ impl<W: Write> Write for OneLine<W> {
 }
 
 /// The storage engine warns each time one of its own threads lets go of a store that is closed already. The database warns of each
-/// commit that fails, without its cause: whoever made that commit tells it with code and remedy.
-const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error";
+/// commit that fails, without its cause: whoever made that commit tells it with code and remedy. What fails of exports is told by
+/// `waybill-telemetry`, once in a while and not for each batch.
+const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error,opentelemetry=off";
 
 /// A bare level is about this program; libraries are quieter, because their messages are for their authors.
 fn directives(level: &str) -> String {
@@ -195,7 +212,10 @@ mod tests {
 
     #[test]
     fn a_level_is_about_this_program() {
-        assert_eq!(directives("debug"), "info,surrealkv=error,surrealdb::core::kvs::tx=error,waybill=debug");
+        assert_eq!(
+            directives("debug"),
+            "info,surrealkv=error,surrealdb::core::kvs::tx=error,opentelemetry=off,waybill=debug"
+        );
         assert_eq!(directives("warn,waybill_engine=trace"), "warn,waybill_engine=trace");
     }
 }

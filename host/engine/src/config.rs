@@ -18,6 +18,7 @@ use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga::HttpSteps;
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::OwnerStore;
+use waybill_core::port::trace::Tracer;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::Transport;
 use waybill_core::route::Routes;
@@ -180,6 +181,8 @@ pub struct EngineConfig {
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
+    /// Makes spans; none = there are none. It is as at the start.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl EngineConfig {
@@ -225,6 +228,7 @@ impl EngineConfig {
             streams: StreamsConfig::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),
+            tracer: None,
         }
     }
 

@@ -22,6 +22,7 @@ mod participants;
 mod saga;
 mod service;
 mod shard;
+mod spans;
 mod streams;
 mod supervisor;
 mod transport_call;

@@ -98,6 +98,34 @@ impl WasmTransport {
     pub fn lanes(&self) -> Vec<(&'static str, Option<Fault>)> {
         self.lanes.statuses()
     }
+
+    async fn send(
+        &self,
+        traceparent: Option<String>,
+        lane: u32,
+        batch: Vec<Delivery>,
+        timeout: Duration,
+        sink: Arc<dyn OutcomeSink>,
+    ) -> Result<Vec<Outcome>, CallError> {
+        let deadline = Instant::now() + timeout.min(self.lanes.endpoint.context.limits.call_time);
+        let count = batch.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let fits = fitting(&batch, &self.limits());
+        // Made here, on the caller's task: the instance's own has enough to do.
+        let ids = &self.lanes.endpoint.message_ids;
+        let messages = batch.iter().take(fits).map(|delivery| convert::message(delivery, ids)).collect();
+        drop(batch);
+        let work = Work::Send { batch: messages, sink, traceparent };
+        match self.lanes.ask(lane, work, deadline).await? {
+            Answer::Outcomes(mut outcomes) => {
+                outcomes.resize_with(count, || Outcome::Release(over_the_limit()));
+                Ok(outcomes)
+            }
+            _ => Err(other_question()),
+        }
+    }
 }
 
 #[async_trait]
@@ -138,23 +166,18 @@ impl Transport for WasmTransport {
         timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        let deadline = Instant::now() + timeout.min(self.lanes.endpoint.context.limits.call_time);
-        let count = batch.len();
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let fits = fitting(&batch, &self.limits());
-        // Made here, on the caller's task: the instance's own has enough to do.
-        let ids = &self.lanes.endpoint.message_ids;
-        let messages = batch.iter().take(fits).map(|delivery| convert::message(delivery, ids)).collect();
-        drop(batch);
-        match self.lanes.ask(lane, Work::Send { batch: messages, sink }, deadline).await? {
-            Answer::Outcomes(mut outcomes) => {
-                outcomes.resize_with(count, || Outcome::Release(over_the_limit()));
-                Ok(outcomes)
-            }
-            _ => Err(other_question()),
-        }
+        self.send(None, lane, batch, timeout, sink).await
+    }
+
+    async fn send_traced(
+        &self,
+        traceparent: String,
+        lane: u32,
+        batch: Vec<Delivery>,
+        timeout: Duration,
+        sink: Arc<dyn OutcomeSink>,
+    ) -> Result<Vec<Outcome>, CallError> {
+        self.send(Some(traceparent), lane, batch, timeout, sink).await
     }
 
     async fn health(&self) -> HealthReport {

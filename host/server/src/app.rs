@@ -13,6 +13,7 @@ use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 use waybill_api::{InboundService, OutboxService};
 use waybill_core::port::service::streams::StreamService;
+use waybill_core::port::trace::Tracer;
 
 use crate::approval::ApprovalLinks;
 use crate::auth::{Permission, Principal, StaticTokens};
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     pub openapi: Bytes,
     /// Where metrics are recorded; none = `/metrics` shows the outbox's depths only.
     pub metrics: Option<MetricsHandle>,
+    /// Makes spans; none = there are none.
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// Version of the host.
     pub version: String,
     /// What `/readyz` told last.

@@ -39,6 +39,7 @@ mod runs_on;
 mod saga_problem;
 mod scrape;
 pub mod server;
+mod spans;
 mod streams;
 mod subscribe;
 pub mod tls;

@@ -16,6 +16,7 @@ use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 use waybill_api::{InboundService, OutboxService};
 use waybill_core::port::service::streams::StreamService;
+use waybill_core::port::trace::Tracer;
 
 use crate::app::{App, Inner, Rules};
 use crate::approval::ApprovalLinks;
@@ -65,6 +66,8 @@ pub struct Parts {
     pub limits: Limits,
     /// From [`crate::metrics::install`]; none = `/metrics` shows the outbox's depths only.
     pub metrics: Option<MetricsHandle>,
+    /// Makes spans; none = there are none.
+    pub tracer: Option<Arc<dyn Tracer>>,
     /// Version of the host, as shown by `/readyz` and `/metrics`.
     pub version: String,
 }
@@ -112,6 +115,7 @@ impl Server {
             encryption: parts.encryption,
             limits: parts.limits,
             metrics: parts.metrics,
+            tracer: parts.tracer,
             version: parts.version,
             readiness: Readiness::default(),
             refusals: Refusals::default(),

@@ -5,6 +5,7 @@
 //! | [`api`] | a small client of the HTTP API |
 //! | [`brokers`] | the brokers that there are, and how each is measured |
 //! | [`browser`] | a real chromium with a page of another site |
+//! | [`collector`] | an OpenTelemetry collector that keeps what it gets |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
 //! | [`fake_participant`] | a participant whose steps a test writes |
@@ -12,6 +13,7 @@
 //! | [`fake_source`] | a broker in memory, with sources on it |
 //! | [`fake_streams`] | event streams, played, for the surfaces that show them |
 //! | [`fake_table`] | an outbox table whose database is in memory, for tables that are published directly |
+//! | [`fake_tracer`] | a tracer that keeps the spans that were made |
 //! | [`fake_transport`] | a transport whose answers a test writes |
 //! | [`golden`] | data directories of earlier versions: what has to be found in them |
 //! | [`idempotency_model`] | random lives of idempotency keys, checked against what was promised |
@@ -44,6 +46,7 @@
 pub mod api;
 pub mod brokers;
 pub mod browser;
+pub mod collector;
 pub mod conformance;
 pub mod direct_model;
 pub mod fake_handler;
@@ -51,6 +54,7 @@ pub mod fake_participant;
 pub mod fake_source;
 pub mod fake_streams;
 pub mod fake_table;
+pub mod fake_tracer;
 pub mod fake_transport;
 pub mod golden;
 pub mod grpc_subscriber;

@@ -82,7 +82,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
     if !is_alone("metric_series::tenants_codes_and_paths_make_a_bounded_number_of_series").await {
         return;
     }
-    let handle = metrics::install(&[waybill_engine::METRICS]).expect("the only recorder");
+    let handle = metrics::install(&[waybill_engine::METRICS], None).expect("the only recorder");
     let transport = FakeTransport::new("sink");
     transport.stop_logging();
     transport.set_limits(|limits| limits.lanes = 8);
@@ -156,6 +156,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         encryption: Encryption::None,
         limits: Limits::default(),
         metrics: Some(handle.clone()),
+        tracer: None,
         version: "0".to_owned(),
     });
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

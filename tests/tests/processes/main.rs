@@ -22,3 +22,4 @@ mod slow_disk;
 mod source_plugins;
 mod stream_clients;
 mod streams;
+mod telemetry;

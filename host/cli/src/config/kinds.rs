@@ -84,6 +84,11 @@ impl Section<'_, '_> {
         self.value(key, &Real(range), Some(default)).unwrap_or(default)
     }
 
+    /// A number in a range that may be left out.
+    pub fn optional_number(&mut self, key: impl Into<Key>, range: RangeInclusive<f64>) -> Option<f64> {
+        self.value(key, &Real(range), None)
+    }
+
     pub fn boolean(&mut self, key: impl Into<Key>, default: bool) -> bool {
         self.value(key, &Flag, Some(default)).unwrap_or(default)
     }

@@ -11,7 +11,6 @@ use waybill_core::suggest::nearest;
 
 use super::inbound::Source;
 use super::inbound_checks;
-use super::later;
 use super::model::{Config, OutboxSettings, StoreKind, TenantSettings};
 use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Problem};
@@ -43,6 +42,7 @@ const FIXED: &[&str] = &[
     "auth",
     "limits",
     "log",
+    "otel",
 ];
 /// Another name of a section: source document 1 has `[tx.idempo]`.
 const ALSO: (&str, &str) = ("idempo", "idempotency");
@@ -147,6 +147,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let tenants = tenants(&mut reader, &root);
     let limits = sections::limits(fixed(&mut reader, &root, "limits"));
     let log = sections::log(fixed(&mut reader, &root, "log"));
+    let otel = sections::otel(fixed(&mut reader, &root, "otel"));
     reader.unknown_env(FIXED);
     sections::check_listen(&mut reader, &server, !tokens.is_empty(), listen_origin);
     if let Some(file) = &inputs.file {
@@ -182,6 +183,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         tokens,
         limits,
         log,
+        otel,
         shown,
         keys,
         warnings,
@@ -197,13 +199,10 @@ fn check_sections(reader: &mut Reader<'_>, root: &Table) {
         if known.contains(&name_of) {
             return;
         }
-        let problem = match later::part_of(&entry.name) {
-            Some(part) => Problem::NotBuilt { section: name, part },
-            None => Problem::UnknownSection {
-                section: name,
-                suggestion: nearest(&entry.name, known.iter().copied()),
-                known: known.join(", "),
-            },
+        let problem = Problem::UnknownSection {
+            section: name,
+            suggestion: nearest(&entry.name, known.iter().copied()),
+            known: known.join(", "),
         };
         let at = reader.in_file(entry.name_at);
         reader.problem(problem, at);

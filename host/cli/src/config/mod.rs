@@ -9,7 +9,6 @@ pub mod inbound;
 mod inbound_checks;
 mod key;
 pub mod kinds;
-mod later;
 mod load;
 mod model;
 mod plugins;
@@ -26,7 +25,7 @@ mod transports;
 pub use inbound_checks::is_routed;
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OutboxSettings,
-    PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
+    AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OtelSettings,
+    OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
 };
 pub use streams::broker_of;

@@ -14,6 +14,7 @@ use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
+use waybill_telemetry::{Protocol, Signal};
 
 use super::inbound::{Consumer, InboxSettings, Source};
 use super::reader::{KeyInfo, Shown};
@@ -47,6 +48,8 @@ pub struct Config {
     pub tokens: Vec<AuthToken>,
     pub limits: LimitSettings,
     pub log: LogSettings,
+    /// What is exported to an OpenTelemetry collector; none = nothing.
+    pub otel: Option<OtelSettings>,
     /// Every setting in effect with its origin.
     pub shown: Vec<Shown>,
     /// Every key that was asked for.
@@ -278,4 +281,21 @@ pub struct LogSettings {
     /// Level or filter directives.
     pub level: String,
     pub format: LogFormat,
+}
+
+/// `[otel]`; what is none is as the environment's `OTEL_` names say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtelSettings {
+    /// Base address of the collector.
+    pub endpoint: Option<String>,
+    pub protocol: Option<Protocol>,
+    /// Names of headers, with references to their values.
+    pub headers: Vec<(String, String)>,
+    /// What is exported.
+    pub signals: Vec<Signal>,
+    /// Share of traces that begin here and are recorded.
+    pub sample_ratio: Option<f64>,
+    pub service_name: Option<String>,
+    /// How often metrics are exported.
+    pub metrics_interval: Option<Duration>,
 }

@@ -59,9 +59,6 @@ pub enum Problem {
     /// A section that nobody knows.
     #[error("there is no section [{section}]")]
     UnknownSection { section: String, suggestion: Option<String>, known: String },
-    /// A section of a part that isn't in this version.
-    #[error("section [{section}] configures {part}, which this version of Waybill doesn't have")]
-    NotBuilt { section: String, part: &'static str },
     /// A value of another type.
     #[error("{key} must be {expected}, not {found}")]
     WrongType {
@@ -137,7 +134,6 @@ impl Problem {
             Self::Syntax { .. } => Code::CONFIG_SYNTAX,
             Self::UnknownKey { .. } => Code::CONFIG_UNKNOWN_KEY,
             Self::UnknownSection { .. } => Code::CONFIG_UNKNOWN_SECTION,
-            Self::NotBuilt { .. } => Code::CONFIG_NOT_BUILT,
             Self::WrongType { .. } => Code::CONFIG_WRONG_TYPE,
             Self::BadValue { .. } => Code::CONFIG_BAD_VALUE,
             Self::Missing { .. } => Code::CONFIG_MISSING,
@@ -161,7 +157,6 @@ impl Problem {
             Self::Syntax { .. } => "correct the line; strings need quotes, tables are [name]".into(),
             Self::UnknownKey { suggestion, known, .. } => meant(suggestion, format!("known: {known}")),
             Self::UnknownSection { suggestion, known, .. } => meant(suggestion, format!("known: {known}")),
-            Self::NotBuilt { .. } => "remove the section, or install a version that has it".into(),
             Self::WrongType { expected, .. } => format!("write {expected}"),
             Self::BadValue { .. } => "correct the value; docs/configuration.md has an example".into(),
             Self::Missing { fix, .. }

@@ -164,6 +164,11 @@ impl<'r, 'd> Section<'r, 'd> {
         self.table.is_some()
     }
 
+    /// A name of the environment that isn't one of ours.
+    pub fn environment(&self, name: &str) -> Option<&str> {
+        self.reader.env.get(name).map(String::as_str)
+    }
+
     /// Whether the file or the environment sets a key that takes a duration.
     pub fn given(&self, key: &str) -> bool {
         let in_ms = format!("{key}_ms");

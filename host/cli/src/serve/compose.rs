@@ -10,6 +10,7 @@ use waybill_core::endpoint::PluginLimits;
 use waybill_core::ids::Tenant;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
+use waybill_core::port::trace::Tracer;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
@@ -148,7 +149,7 @@ fn of_store(error: &OpenError) -> CliError {
 }
 
 /// Reads the secret behind a reference that the configuration has checked.
-fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
+pub fn secret(reference: &str, term: &Term) -> Result<String, CliError> {
     let text = match reference.split_once(':') {
         Some(("env", name)) => term.env.get(name).cloned(),
         Some(("file", path)) => Some(std::fs::read_to_string(path).map_err(CliError::io(format!("reading {path}")))?),
@@ -180,7 +181,7 @@ pub fn approvals(
     ApprovalLinks::new(key.as_bytes(), &url).map(Some).map_err(super::of_server)
 }
 
-/// Starts transports and the engine over them and the participants.
+/// Starts transports and the engine over them and the participants. It is watched by a supervisor, and by a tracer if there is one.
 pub async fn engine(
     config: &Config,
     plugins: Plugins,
@@ -188,7 +189,7 @@ pub async fn engine(
     inbound: Inbound,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
-    supervisor: &Arc<Supervisor>,
+    (supervisor, tracer): (&Arc<Supervisor>, Option<Arc<dyn Tracer>>),
 ) -> Result<Engine, CliError> {
     let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
     for prepared in plugins.transports {
@@ -223,7 +224,7 @@ pub async fn engine(
         brokers: config.transports.iter().map(|transport| (transport.name.clone(), broker_of(transport))).collect(),
         ..settings.streams.clone()
     };
-    let settings = EngineConfig { sagas, inbound: inbox, direct, streams, supervisor, ..settings };
+    let settings = EngineConfig { sagas, inbound: inbox, direct, streams, supervisor, tracer, ..settings };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 

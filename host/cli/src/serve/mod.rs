@@ -9,6 +9,7 @@ mod inbound;
 mod reload;
 mod signals;
 mod steps;
+mod telemetry;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use waybill_server::auth::{StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
+use waybill_telemetry::Telemetry;
 
 use crate::config::{AuthToken, Config, LogFormat, ServerSettings, StoreKind};
 use crate::data;
@@ -54,24 +56,37 @@ pub fn run(source: Source, term: &mut Term) -> Result<(), CliError> {
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let config = source.read()?;
-    logging::start(&config.log.level, config.log.format == LogFormat::Json, term.color_errors());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("waybill")
         .build()
         .map_err(CliError::io("starting the runtime"))?;
-    let result = runtime.block_on(host(config, source, term));
+    let telemetry = {
+        let _within = runtime.enter();
+        telemetry::build(&config, term)?
+    };
+    let as_json = config.log.format == LogFormat::Json;
+    logging::start_with(&config.log.level, as_json, term.color_errors(), telemetry.as_ref());
+    let result = runtime.block_on(async {
+        let result = host(config, source, telemetry.as_ref(), term).await;
+        if let Some(telemetry) = telemetry {
+            telemetry::end(telemetry).await;
+        }
+        result
+    });
     runtime.shutdown_timeout(RUNTIME_TIMEOUT);
     result
 }
 
-async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), CliError> {
+async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, term: &mut Term) -> Result<(), CliError> {
     // From here on a signal is ours, also while the store is being opened.
     let (mut signals, hangups) = Signals::listen().map_err(CliError::io("listening for signals"))?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS]).map_err(of_server)?;
+    let recorder = telemetry.and_then(Telemetry::recorder);
+    let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS], recorder).map_err(of_server)?;
+    let tracer = telemetry.and_then(Telemetry::tracer);
     let auth = tokens(&config.tokens)?;
     let encryption = compose::encryption(&config)?;
     let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
@@ -103,7 +118,9 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
     let in_force = inbound::InForce::new(inbound.clone());
-    let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &supervisor).await?;
+    let engine =
+        compose::engine(&config, prepared, &participants, inbound, &fleet, &store, (&supervisor, tracer.clone()))
+            .await?;
     let engine = Arc::new(engine);
     if let Some(sagas) = engine.step_needs() {
         fleet.ask_needs(&sagas);
@@ -155,6 +172,7 @@ async fn host(config: Config, source: Source, term: &mut Term) -> Result<(), Cli
         encryption,
         limits: limits(&config.server),
         metrics: Some(metrics),
+        tracer,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
     announce(&format!("{scheme}://{address}"), &config, term)?;

@@ -26,6 +26,7 @@ pub mod store;
 pub mod stream_store;
 pub mod table;
 pub mod tasks;
+pub mod trace;
 pub mod transact;
 pub mod transport;
 pub mod workers;

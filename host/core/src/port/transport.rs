@@ -230,6 +230,17 @@ pub trait Transport: Send + Sync + 'static {
         timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError>;
+    /// The same as part of a trace: the plugin is told the context of the host's span for this call.
+    async fn send_traced(
+        &self,
+        _traceparent: String,
+        lane: u32,
+        batch: Vec<Delivery>,
+        timeout: Duration,
+        sink: Arc<dyn OutcomeSink>,
+    ) -> Result<Vec<Outcome>, CallError> {
+        self.send_batch(lane, batch, timeout, sink).await
+    }
     async fn health(&self) -> HealthReport;
     /// Ends when the next instance of it has opened: who found it down need wait no longer. Never, where it tells nobody.
     async fn opened(&self) {

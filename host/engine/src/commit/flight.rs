@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use waybill_core::commit::{Read, Step, StoreAnswer, Writer, is_refusal};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace::{self, Span};
 
 use super::{Condition, End};
 
@@ -86,6 +87,8 @@ pub(crate) struct Flight<R> {
     /// A commit, a barrier, or a read of the record.
     call: UnderWay<StoreAnswer<R>>,
     outstanding: Option<Outstanding>,
+    /// Of the commit that is out, where spans are made.
+    span: Option<Box<dyn Span>>,
     trouble: Option<StoreError>,
     rests_until: Option<Instant>,
 }
@@ -100,6 +103,7 @@ impl<R> Flight<R> {
             token,
             call: UnderWay::default(),
             outstanding: None,
+            span: None,
             trouble: None,
             rests_until: None,
         }
@@ -165,6 +169,10 @@ pub(crate) trait Driven: Sized {
     /// What follows an answer by the writer's rules.
     fn follow(&mut self, answer: StoreAnswer<Record<Self>>) -> Step<Self::Writer>;
 
+    /// Begins the span of a commit that is about to go out; none = it has none.
+    fn span(&self, _commit: &Commit<Self>) -> Option<Box<dyn Span>> {
+        None
+    }
     /// A commit is about to go out.
     fn begins(&mut self, commit: &Commit<Self>);
     /// Something under way was answered. When it failed it may have gone in all the same: who has to look at what it left, looks.
@@ -182,9 +190,11 @@ pub(crate) trait Driven: Sized {
     fn abandon(&mut self, error: &StoreError);
 
     fn send(&mut self, commit: Commit<Self>) {
+        let span = self.span(&commit);
         self.begins(&commit);
         let call = self.commit(commit);
         let flight = self.flight();
+        flight.span = span;
         flight.outstanding = Some(flight.commits.begin());
         flight.call.begin(call.map(StoreAnswer::Committed));
     }
@@ -192,12 +202,15 @@ pub(crate) trait Driven: Sized {
     /// Does what follows an answer of the store.
     fn take_answer(&mut self, answer: StoreAnswer<Record<Self>>) -> Option<End> {
         let outstanding = self.flight().outstanding.take();
+        let span = self.flight().span.take();
         self.answered();
         match &answer {
             StoreAnswer::Committed(Ok(())) => {
+                trace::finish(span, None);
                 self.count_commit(outstanding.map_or(Duration::ZERO, |out| out.began.elapsed()))
             }
             StoreAnswer::Committed(Err(error)) => {
+                trace::finish(span, Some(error.code().as_str()));
                 self.count_failure(error);
                 if is_refusal(error) {
                     tracing::debug!(of = Self::OF, code = error.code().as_str(), %error, "a commit was refused");

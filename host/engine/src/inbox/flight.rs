@@ -11,12 +11,14 @@ use waybill_core::ids::{ConsumerName, ShardId};
 use waybill_core::inbox::owner::{InboxApplied, InboxOwner};
 use waybill_core::inbox::records::{InboxCommit, InboxEnd, InboxRow, InboxShardRecord, InboxWrite};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace::Span;
 use waybill_core::streams::joint::JointAppend;
 
 use super::actor::Actor;
 use super::settings::HomeSettings;
 use crate::commit::{Driven, Flight};
 use crate::shard::ShardHandle;
+use crate::spans;
 
 /// What a commit holds, for metrics, and whom it wakes.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +104,11 @@ impl Driven for Actor {
 
     fn follow(&mut self, answer: StoreAnswer<InboxShardRecord>) -> Step<InboxOwner> {
         commit::take_answer(&mut self.owner, answer, self.shared.context.clock.now(), rand::random)
+    }
+
+    fn span(&self, commit: &InboxCommit) -> Option<Box<dyn Span>> {
+        let tracer = self.shared.context.config.tracer.as_ref()?;
+        spans::commit_of_groups(tracer, Self::OF, &commit.messages)
     }
 
     fn begins(&mut self, commit: &InboxCommit) {

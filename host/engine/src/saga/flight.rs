@@ -7,6 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use waybill_core::commit::{self, Step, StoreAnswer};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace::Span;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaKey;
 use waybill_core::saga::records::{SagaCommit, SagaShardRecord};
@@ -16,6 +17,7 @@ use waybill_core::streams::joint::JointAppend;
 use super::actor::Actor;
 use crate::commit::{Driven, Flight};
 use crate::shard::ShardHandle;
+use crate::spans;
 
 /// What a commit holds, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +47,11 @@ impl Driven for Actor {
 
     fn follow(&mut self, answer: StoreAnswer<SagaShardRecord>) -> Step<SagaShard> {
         commit::take_answer(&mut self.shard, answer, self.shared.context.clock.now(), rand::random)
+    }
+
+    fn span(&self, commit: &SagaCommit) -> Option<Box<dyn Span>> {
+        let tracer = self.shared.context.config.tracer.as_ref()?;
+        spans::commit_of_groups(tracer, Self::OF, &commit.messages)
     }
 
     fn begins(&mut self, commit: &SagaCommit) {

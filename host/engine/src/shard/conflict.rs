@@ -10,6 +10,7 @@ use waybill_core::seq_json::SeqJson;
 
 use super::Context;
 use super::mail::SettlementReport;
+use crate::spans;
 
 /// A settlement that came too late.
 pub(super) struct Stale {
@@ -30,7 +31,7 @@ pub(super) fn audit(context: &Arc<Context>, shard: ShardId, stale: impl IntoIter
     let mut events = Vec::new();
     for Stale { seq, epoch, message } in stale {
         context.meter.lease_lost();
-        tracing::warn!(shard = shard.0, seq = seq.0, epoch, id = %message.id, code = Code::TX_LEASE_LOST.as_str(), "a settlement came after its lease was lost");
+        tracing::warn!(shard = shard.0, seq = seq.0, epoch, id = %message.id, code = Code::TX_LEASE_LOST.as_str(), trace_id = spans::trace_id(&message), "a settlement came after its lease was lost");
         events.push(AuditEvent {
             at,
             kind: "outbox_flush_conflict".to_owned(),

@@ -8,12 +8,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use waybill_core::code::Code;
-use waybill_core::message::{Delivery, Payload};
+use waybill_core::message::{Delivery, Message, Payload};
 use waybill_core::outbox::decide::{Fate, Next, classify};
 use waybill_core::outbox::lanes::LaneLimits;
 use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
 use waybill_core::port::backoff::FailureKind;
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, Transport};
 use waybill_core::time::Now;
 
@@ -22,8 +23,9 @@ use super::actor::Actor;
 use super::dedup::Reserved;
 use super::fate;
 use super::mail::{CallEnd, Mail, SettlementReport};
+use super::spans::SendSpans;
 use crate::live::{Live, TransportEntry};
-use crate::supervisor;
+use crate::{spans, supervisor};
 
 /// A transport keeps its own time; one that is this much late has broken its contract and is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
@@ -78,6 +80,7 @@ impl Actor {
                     progress: sending.iter().map(|_| AtomicU8::new(UNTOLD)).collect(),
                     began: Instant::now(),
                     largest: limits.max_payload_bytes,
+                    spans: SendSpans::default(),
                     sending,
                 };
                 tokio::spawn(Arc::new(call).run());
@@ -114,6 +117,7 @@ pub(super) struct Call {
     pub began: Instant,
     /// Largest payload that the peer takes.
     pub largest: Option<u32>,
+    pub spans: SendSpans,
 }
 
 impl Call {
@@ -212,10 +216,15 @@ impl Call {
     ) -> Option<Fault> {
         let entry = &self.entry;
         let count = batch.len();
+        let span = self.spans.call(&self.context.config.tracer, &self.name, count);
         let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
-        let sent = self.serving.send_batch(self.lane, batch, entry.send_timeout, sink);
+        let sent = match span.as_ref().map(|span| span.traceparent()) {
+            Some(context) => self.serving.send_traced(context, self.lane, batch, entry.send_timeout, sink),
+            None => self.serving.send_batch(self.lane, batch, entry.send_timeout, sink),
+        };
         let error = match timeout(entry.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => {
+                trace::finish(span, None);
                 words.extend(indices.into_iter().zip(outcomes.into_iter().map(Fate::Answered)));
                 return None;
             }
@@ -229,7 +238,10 @@ impl Call {
                 CallError { kind: ErrorKind::TimedOut, fault: Fault::new(Code::PLUGIN_TIMEOUT, reason) }
             }
         };
-        tracing::warn!(transport = entry.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
+        trace::finish(span, Some(&error.fault.code));
+        let first = indices.first().and_then(|index| self.sending.get(*index));
+        let trace_id = first.and_then(|sending| spans::trace_id(&sending.message));
+        tracing::warn!(transport = entry.transport.name(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, trace_id, "a call to a transport failed");
         let failed = Fate::CallFailed(error);
         words.extend(indices.into_iter().map(|index| (index, failed.clone())));
         let retry_after_max = self.live.config.retries.retry_after_max;
@@ -258,13 +270,22 @@ impl Call {
         };
         Ok(Delivery {
             destination: sending.message.topic.subject().to_owned(),
-            message: Arc::clone(&sending.message),
+            message: self.message(sending),
             payload,
             attempt: sending.attempt,
             lease_epoch: sending.epoch,
             seq: sending.seq,
             attributes: Vec::new(),
         })
+    }
+
+    /// A message as it goes out: where its span is recorded, with that as its trace context.
+    fn message(&self, sending: &Sending) -> Arc<Message> {
+        let tracer = self.context.config.tracer.as_ref();
+        match tracer.and_then(|tracer| self.spans.begin(tracer, sending, &self.name)) {
+            Some(context) => spans::with_context(&sending.message, context),
+            None => Arc::clone(&sending.message),
+        }
     }
 
     /// A large payload, read before `until`.

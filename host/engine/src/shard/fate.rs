@@ -14,7 +14,7 @@ use waybill_core::port::transport::Fault;
 
 use super::dispatch::Call;
 use super::mail::{Mail, SettlementReport};
-use crate::supervisor;
+use crate::{spans, supervisor};
 
 /// A policy component decides within tens of milliseconds; one that takes this long never will.
 const POLICY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,6 +84,7 @@ pub(super) fn undecided(
     tracing::error!(
         transport = &*call.name,
         seq = sending.seq.0,
+        trace_id = spans::trace_id(&sending.message),
         "a panic while it was decided what follows an attempt"
     );
     let formula = catch_unwind(AssertUnwindSafe(|| judge(call, sending, None, kind, fault.clone())));
@@ -157,6 +158,9 @@ fn failed_attempt(call: &Call, sending: &Sending, kind: FailureKind, fault: &Fau
 }
 
 fn report(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> SettlementReport {
+    if call.context.config.tracer.is_some() {
+        call.spans.end(sending.seq, &verdict);
+    }
     let now = call.context.clock.now().wall;
     let message = &sending.message;
     let fault = match &verdict {
@@ -189,10 +193,17 @@ pub(super) fn meter(call: &Call, reports: &[SettlementReport]) {
     let delivered = reports.iter().filter(|report| matches!(report.settlement.verdict, Verdict::Ack(_)));
     meter.delivered(&call.live, delivered.map(|report| (&*report.message, report.settlement.attempt.at)));
     for SettlementReport { settlement, message, .. } in reports {
-        match &settlement.verdict {
-            Verdict::Retry { fault, .. } => meter.retried(&message.tenant, fault),
-            Verdict::Dead(fault) => meter.died(&message.tenant, fault),
-            _ => {}
-        }
+        let fault = match &settlement.verdict {
+            Verdict::Retry { fault, .. } => {
+                meter.retried(&message.tenant, fault);
+                fault
+            }
+            Verdict::Dead(fault) => {
+                meter.died(&message.tenant, fault);
+                fault
+            }
+            _ => continue,
+        };
+        tracing::debug!(transport = &*call.name, id = %message.id, code = fault.code, reason = fault.reason, trace_id = spans::trace_id(message), "an attempt failed");
     }
 }

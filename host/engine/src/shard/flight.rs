@@ -11,10 +11,12 @@ use waybill_core::outbox::owner::{Applied, DirectRequest, Owner};
 use waybill_core::outbox::records::ShardRecord;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
+use waybill_core::port::trace::Span;
 
 use super::actor::Actor;
 use super::callers::Caller;
 use crate::commit::{Driven, Flight};
+use crate::spans;
 
 impl Driven for Actor {
     type Writer = Owner;
@@ -37,6 +39,16 @@ impl Driven for Actor {
     fn follow(&mut self, answer: StoreAnswer<ShardRecord>) -> Step<Owner> {
         let now = self.now();
         commit_fate::take_answer(&mut self.owner, &mut self.door, answer, now, rand::random)
+    }
+
+    fn span(&self, commit: &OwnerCommit) -> Option<Box<dyn Span>> {
+        let tracer = self.context.config.tracer.as_ref()?;
+        let segments = commit.writes.iter().filter_map(|write| match write {
+            Write::PutSegment(segment) => Some(segment),
+            _ => None,
+        });
+        let messages = segments.flat_map(|segment| &segment.entries).map(|entry| &*entry.message);
+        spans::commit(tracer, Self::OF, messages)
     }
 
     fn begins(&mut self, commit: &OwnerCommit) {

@@ -15,6 +15,7 @@
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
 //! | `fate` | from a transport's word to a settlement |
+//! | `spans` | spans of the messages of a call |
 //! | `outside` | what workers outside want to become of messages |
 //! | `conflict` | settlements that came after their lease was lost |
 
@@ -33,6 +34,7 @@ mod openings;
 mod outside;
 mod prepare;
 mod query;
+mod spans;
 mod takeover;
 
 use std::sync::Arc;

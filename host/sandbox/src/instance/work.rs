@@ -26,6 +26,8 @@ pub(crate) enum Work {
     Send {
         batch: Vec<Message>,
         sink: Arc<dyn OutcomeSink>,
+        /// W3C trace context of the host's span.
+        traceparent: Option<String>,
     },
     /// A handler handles a batch.
     Handle {
@@ -148,6 +150,7 @@ impl Work {
     /// Trace context of the call.
     pub(super) fn traceparent(&self) -> Option<String> {
         match self {
+            Self::Send { traceparent, .. } => traceparent.clone(),
             Self::Execute(step) | Self::Compensate { step, .. } => step.traceparent.clone(),
             _ => None,
         }

@@ -351,6 +351,17 @@ impl Transport for Slot {
         pinned::Pinned::new(Arc::clone(&self.0)).send_batch(lane, batch, timeout, sink).await
     }
 
+    async fn send_traced(
+        &self,
+        traceparent: String,
+        lane: u32,
+        batch: Vec<Delivery>,
+        timeout: Duration,
+        sink: Arc<dyn OutcomeSink>,
+    ) -> Result<Vec<Outcome>, CallError> {
+        pinned::Pinned::new(Arc::clone(&self.0)).send_traced(traceparent, lane, batch, timeout, sink).await
+    }
+
     async fn health(&self) -> HealthReport {
         self.0.current().served.health().await
     }

@@ -3,6 +3,7 @@
 //! Label values are bounded: routes by template, methods and statuses by what HTTP knows, tenants by
 //! [`crate::limits::TENANT_LABELS_MAX`] at scrape time.
 
+mod both;
 mod tables;
 mod units;
 
@@ -10,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use metrics::{Counter, Histogram, Unit, counter, gauge, histogram};
+use metrics::{Counter, Histogram, Recorder, Unit, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use parking_lot::RwLock;
 use waybill_core::code::Code;
 
 use crate::edge::method_label;
 use crate::error::ServerError;
+use both::Both;
 
 pub use tables::{INBOX_METRICS, METRICS, OTHER_UNITS, PLUGIN_METRICS, SAGA_METRICS, SCRAPED, Table};
 
@@ -58,27 +60,51 @@ impl MetricsHandle {
 }
 
 /// Installs the process's recorder with the right buckets and describes the metrics of this crate and of `others` (the
-/// engine's table, ...). Once a process, before anything takes a handle of a metric.
-pub fn install(others: &[&Table]) -> Result<MetricsHandle, ServerError> {
+/// engine's table, ...). Once a process, before anything takes a handle of a metric. `beside` records all of it too.
+pub fn install(
+    others: &[&Table],
+    beside: Option<Box<dyn Recorder + Send + Sync>>,
+) -> Result<MetricsHandle, ServerError> {
     let recorder = recorder()?;
     let handle = MetricsHandle(recorder.handle());
-    metrics::set_global_recorder(recorder).map_err(|cause| ServerError::Metrics(cause.to_string()))?;
+    let failed = |cause: String| ServerError::Metrics(cause);
+    match beside {
+        Some(beside) => {
+            metrics::set_global_recorder(Both(recorder, beside)).map_err(|cause| failed(cause.to_string()))?;
+        }
+        None => metrics::set_global_recorder(recorder).map_err(|cause| failed(cause.to_string()))?,
+    }
     describe(&[METRICS, SAGA_METRICS, INBOX_METRICS, PLUGIN_METRICS]);
     describe(others);
     Ok(handle)
 }
 
+/// Upper bounds of histograms, by the ends of their names.
+const BY_SUFFIX: [(&str, &[f64]); 6] = [
+    ("_ms", &BUCKETS_MS),
+    ("_seconds", &BUCKETS_SECONDS),
+    ("_bytes", &BUCKETS_BYTES),
+    ("_writes", &BUCKETS_COUNT),
+    ("_commit_sagas", &BUCKETS_COUNT),
+    ("_commit_rows", &BUCKETS_COUNT),
+];
+
+fn long() -> [f64; 19] {
+    BUCKETS_MS.map(|milliseconds| milliseconds / units::MS_PER_SECOND)
+}
+
+/// Upper bounds of a histogram, by its name; none = nobody has set any.
+pub fn bounds(name: &str) -> Vec<f64> {
+    if LONG.contains(&name) {
+        return long().to_vec();
+    }
+    let by_suffix = BY_SUFFIX.into_iter().find(|(suffix, _)| name.ends_with(suffix));
+    by_suffix.map(|(_, bounds)| bounds.to_vec()).unwrap_or_default()
+}
+
 fn recorder() -> Result<PrometheusRecorder, ServerError> {
-    let by_suffix = [
-        ("_ms", BUCKETS_MS.as_slice()),
-        ("_seconds", BUCKETS_SECONDS.as_slice()),
-        ("_bytes", BUCKETS_BYTES.as_slice()),
-        ("_writes", BUCKETS_COUNT.as_slice()),
-        ("_commit_sagas", BUCKETS_COUNT.as_slice()),
-        ("_commit_rows", BUCKETS_COUNT.as_slice()),
-    ];
-    let long = BUCKETS_MS.map(|milliseconds| milliseconds / units::MS_PER_SECOND);
-    let by_suffix = by_suffix.into_iter().map(|(suffix, buckets)| (Matcher::Suffix(suffix.to_owned()), buckets));
+    let long = long();
+    let by_suffix = BY_SUFFIX.into_iter().map(|(suffix, buckets)| (Matcher::Suffix(suffix.to_owned()), buckets));
     let by_name = LONG.into_iter().map(|name| (Matcher::Full(name.to_owned()), long.as_slice()));
     let mut builder = PrometheusBuilder::new();
     for (matcher, buckets) in by_suffix.chain(by_name) {

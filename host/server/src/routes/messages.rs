@@ -10,6 +10,8 @@ use waybill_api::list::List;
 use waybill_api::messages::{Enqueued, MessageView, Reschedule};
 use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::trace::SpanKind;
 
 use super::dead_letters::{act_reason, note};
 use super::ok;
@@ -24,6 +26,7 @@ use crate::json::{decode, post};
 use crate::limits::{BULK_BODY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
+use crate::spans::RequestSpan;
 
 /// Enqueue messages
 ///
@@ -39,6 +42,8 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let mut span = RequestSpan::begin(&app, "enqueue", SpanKind::Producer, trace.as_deref());
+    let trace = span.context(trace);
     let asked = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     let text = decode::utf8(&bytes)?;
@@ -50,6 +55,7 @@ pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Req
         return Err(Problem::invalid("there is no message in the request: send at least one"));
     }
     caller.admit(&mut messages, trace.as_deref())?;
+    span.describe("enqueue", messages.len(), messages.first().and_then(|message| message.tenant.as_deref()));
     let wanted = match asked {
         Some(asked) => Some(asked.of(idempotency_key::tenant_of(&messages)?.unwrap_or_else(Tenant::unnamed), &bytes)?),
         None => None,
@@ -58,7 +64,9 @@ pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Req
     let service = Arc::clone(&app.service);
     idempotency_key::run(&app, wanted, move |execution: Option<Execution>| async move {
         let named = execution.map(|execution| execution.name(&mut messages)).unwrap_or_default();
-        let mut done = service.enqueue(messages).await?;
+        let done = service.enqueue(messages).await;
+        span.end(done.as_ref().err().map(ServiceError::code));
+        let mut done = done?;
         drop(share);
         // What was there under an id of the key itself is of an execution that crashed before it could answer.
         done.duplicates.retain(|id| !named.contains(id));

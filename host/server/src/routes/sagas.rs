@@ -15,6 +15,7 @@ use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::saga::{ActedBy, StepReply};
+use waybill_core::port::trace::SpanKind;
 use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaId;
 use waybill_core::saga::json::Json;
@@ -33,6 +34,7 @@ use crate::limits::{SAGA_BODY_BYTES_MAX, SAGA_WAIT_MAX};
 use crate::openapi::Problems;
 use crate::places::Place;
 use crate::problem::Problem;
+use crate::spans::RequestSpan;
 
 /// The sagas of this host.
 pub(super) fn service(app: &App) -> Result<&Arc<dyn SagaService>, Problem> {
@@ -155,6 +157,8 @@ fn waited(wait_ms: u64) -> Result<Duration, Problem> {
     extensions(("x-waybill-permission" = json!("send"))))]
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let mut span = RequestSpan::begin(&app, "start", SpanKind::Internal, trace.as_deref());
+    let trace = span.context(trace);
     let within = query::<WaitQuery>(request.uri())?.within()?;
     let key = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?
         .map(idempotency_key::Asked::without_query);
@@ -163,6 +167,8 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
     let asked: StartSagaJson = decode::value(decode::utf8(&bytes)?)?;
     let tenant = caller.own(asked.tenant.as_deref())?;
     let mut start = asked.into_start(tenant.clone(), caller.name(), trace)?;
+    span.set("waybill.tenant", tenant.as_str());
+    span.set("waybill.saga.definition", &start.definition);
     let sagas = Arc::clone(service(&app)?);
     let wanted = key.map(|key| key.of(tenant.clone(), &bytes)).transpose()?;
     drop(bytes);
@@ -171,7 +177,9 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
         let named = execution.filter(|_| start.id.is_none()).map(|execution| execution.id(0));
         let is_named = named.is_some();
         start.id = start.id.or(named);
-        let mut done = SagaStarted::new(&of, &starting.start(start).await?);
+        let started = starting.start(start).await;
+        span.end(started.as_ref().err().map(SagaError::code));
+        let mut done = SagaStarted::new(&of, &started?);
         drop(share);
         // What was there under an id of the key itself is of an execution that crashed before it could answer.
         done.duplicate &= !is_named;

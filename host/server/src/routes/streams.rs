@@ -15,6 +15,7 @@ use waybill_core::code::Code;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::{Appended, EventPiece, StreamAct, StreamService};
+use waybill_core::port::trace::SpanKind;
 use waybill_core::streams::access::StreamRight;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_core::streams::reading::Selector;
@@ -26,11 +27,12 @@ use super::query::{
 use super::{json, ok};
 use crate::app::App;
 use crate::body;
-use crate::caller::Caller;
+use crate::caller::{Caller, traceparent};
 use crate::json::event;
 use crate::limits::{BULK_BODY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
+use crate::spans::RequestSpan;
 use crate::subscribe::selector;
 
 /// The event streams of this host.
@@ -79,12 +81,18 @@ pub(crate) async fn append(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let trace = traceparent(request.headers());
+    let mut span = RequestSpan::begin(&app, "append", SpanKind::Producer, trace.as_deref());
     let name = named("name", &name)?;
     caller.0.admit(StreamRight::Append, &name)?;
     let (body, _share): (AppendBody, _) = body::large_json(&app, request, BULK_BODY_BYTES_MAX).await?;
     let tenant = caller.own(body.tenant.as_deref())?;
     let asked = body.into_request(StreamKey { tenant, name }).map_err(ServiceError::from)?;
-    let appended = service(&app)?.append(asked).await?;
+    span.describe("append", asked.events.len(), Some(asked.stream.tenant.as_str()));
+    span.set("messaging.destination.name", asked.stream.name.as_str());
+    let appended = service(&app)?.append(asked).await;
+    span.end(appended.as_ref().err().map(ServiceError::code));
+    let appended = appended?;
     let status = match &appended {
         Appended::Numbered { .. } => StatusCode::CREATED,
         Appended::Accepted { .. } => StatusCode::ACCEPTED,

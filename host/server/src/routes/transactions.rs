@@ -8,6 +8,8 @@ use http::StatusCode;
 use waybill_api::joint_events::JointEventBody;
 use waybill_api::messages::TransactionDone;
 use waybill_core::port::missing::Missing;
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::trace::SpanKind;
 use waybill_core::streams::access::StreamRight;
 use waybill_core::streams::joint::JointEvent;
 use waybill_core::streams::name::StreamKey;
@@ -22,6 +24,7 @@ use crate::json::requests::{TransactionIn, TransactionJson};
 use crate::limits::BULK_BODY_BYTES_MAX;
 use crate::openapi::Problems;
 use crate::problem::Problem;
+use crate::spans::RequestSpan;
 
 /// Commit statements, messages and events together
 ///
@@ -39,6 +42,8 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("transact"))))]
 pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let trace = traceparent(request.headers());
+    let mut span = RequestSpan::begin(&app, "transact", SpanKind::Producer, trace.as_deref());
+    let trace = span.context(trace);
     let key = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
@@ -49,6 +54,7 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         return Err(Problem::invalid("the transaction is empty: give statements, messages or events"));
     }
     caller.admit(&mut messages, trace.as_deref())?;
+    span.describe("transact", messages.len(), messages.first().and_then(|message| message.tenant.as_deref()));
     let events = joint(&caller, asked.events)?;
     let wanted = match key {
         Some(key) => {
@@ -71,7 +77,9 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
         // Held until the work is done, even when the caller goes away: as long its memory is taken.
         let place = if statements.is_empty() { None } else { Some(edge::transacting(&running, &caller.0).await?) };
         let concluded = finish.is_some();
-        let done = service.transact(statements, messages, events, finish).await?;
+        let done = service.transact(statements, messages, events, finish).await;
+        span.end(done.as_ref().err().map(ServiceError::code));
+        let done = done?;
         drop(place);
         drop(share);
         Ok(answer(&done)?.concluded(concluded))

@@ -173,6 +173,7 @@ pub fn parts(
         encryption: Encryption::None,
         limits,
         metrics: None,
+        tracer: None,
         version: "9.9.9".into(),
     }
 }

@@ -117,8 +117,8 @@ async fn metrics_show_depths_holds_and_transports() {
 
 #[tokio::test]
 async fn requests_are_counted_by_template_and_never_by_address() {
-    let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]]).unwrap();
-    assert!(waybill_server::metrics::install(&[]).is_err(), "a second recorder was installed");
+    let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]], None).unwrap();
+    assert!(waybill_server::metrics::install(&[], None).is_err(), "a second recorder was installed");
     let host = host().await;
     host.delivered(message("order-4711")).await;
     let parts = parts(&host, &Arc::default(), None, Limits::default());

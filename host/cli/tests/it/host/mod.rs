@@ -172,6 +172,7 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         encryption: Encryption::None,
         limits: Limits::default(),
         metrics: None,
+        tracer: None,
         version: "0.0.0".into(),
     }
 }

@@ -6,11 +6,13 @@
 //! | `component` | handlers that are components: batches, lanes, early verdicts, repeats |
 //! | `leavings` | what a handler leaves behind, checked |
 //! | `forward` | messages that go on to a topic or to a saga |
+//! | `spans` | the span of each message that a handler is called with |
 
 mod component;
 mod forward;
 mod http;
 mod leavings;
+mod spans;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -26,6 +28,7 @@ use waybill_core::ids::Seq;
 use waybill_core::inbox::owner::Call;
 use waybill_core::inbox::settings::ConsumerId;
 use waybill_core::inbox::verdict::Verdict;
+use waybill_core::port::trace::Span;
 use waybill_core::port::transport::Fault;
 use waybill_core::time::{Monotonic, Now};
 
@@ -80,8 +83,11 @@ impl Actor {
             }
             ConsumerTarget::Http { .. } => {
                 for call in calls {
+                    let seqs = vec![call.seq];
+                    let (calls, spans) = self.begin_spans(&consumer, vec![call]);
                     let caller = self.caller(Arc::clone(&consumer));
-                    self.spawn(id, vec![call.seq], |answers| async move {
+                    self.spawn(id, seqs, spans, |answers| async move {
+                        let Some(call) = calls.into_iter().next() else { return };
                         let time = caller.consumer.handler_timeout;
                         answers.tell([(0, within(time, http::call(&caller, &call)).await)]);
                     });
@@ -93,7 +99,8 @@ impl Actor {
                 for (lane, batch) in self.components.batches(id, handler.as_ref(), calls) {
                     let caller = self.caller(Arc::clone(&consumer));
                     let (handler, seqs) = (Arc::clone(&handler), batch.iter().map(|call| call.seq).collect());
-                    self.spawn(id, seqs, |answers| async move {
+                    let (batch, spans) = self.begin_spans(&consumer, batch);
+                    self.spawn(id, seqs, spans, |answers| async move {
                         component::call(&caller, handler, lane, batch, &answers).await;
                     });
                 }
@@ -106,11 +113,19 @@ impl Actor {
         Caller { shared, config, consumer, lease_until: self.lease_until() }
     }
 
+    fn begin_spans(&self, consumer: &ConsumerConfig, calls: Vec<Call>) -> (Vec<Call>, Vec<Option<Box<dyn Span>>>) {
+        match &self.shared.context.config.tracer {
+            Some(tracer) => calls.into_iter().map(|call| spans::begin(tracer, consumer, call)).unzip(),
+            None => (calls, Vec::new()),
+        }
+    }
+
     /// Runs calls in a task of this ownership. Whatever happens to it, each message is answered.
     fn spawn<C: Future<Output = ()> + Send + 'static>(
         &mut self,
         consumer: ConsumerId,
         seqs: Vec<Seq>,
+        spans: Vec<Option<Box<dyn Span>>>,
         calls: impl FnOnce(Arc<Answers>) -> C,
     ) {
         let answers = Arc::new(Answers {
@@ -119,6 +134,7 @@ impl Actor {
             consumer,
             began: Instant::now(),
             open: Mutex::new(seqs.into_iter().map(Some).collect()),
+            spans: Mutex::new(spans),
         });
         let calls = calls(Arc::clone(&answers));
         self.tasks.spawn(async move {
@@ -147,6 +163,8 @@ struct Answers {
     began: Instant,
     /// The task's messages, by their places in it; none = answered.
     open: Mutex<Vec<Option<Seq>>>,
+    /// Their spans, by the same places; empty = none are made.
+    spans: Mutex<Vec<Option<Box<dyn Span>>>>,
 }
 
 impl Answers {
@@ -156,6 +174,9 @@ impl Answers {
         let mut open = self.open.lock();
         let answers = verdicts.into_iter().filter_map(|(place, verdict)| {
             let seq = open.get_mut(place)?.take()?;
+            if let Some(span) = self.spans.lock().get_mut(place).and_then(Option::take) {
+                spans::end(span, &verdict);
+            }
             Some(Answered { seq, consumer: self.consumer, verdict, took })
         });
         let answers: Vec<Answered> = answers.collect();

@@ -8,13 +8,15 @@ use tokio::time::Instant;
 use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::inbox::owner::{Settle, SettleAs};
 use waybill_core::inbox::settings::SourceId;
-use waybill_core::port::source::{Disposition, OpenSource, Source, SourceSettlement};
+use waybill_core::port::source::{Disposition, OpenSource, Pulled, Source, SourceSettlement};
+use waybill_core::port::trace::{SpanKind, SpanStart, Tracer};
 use waybill_core::time::Now;
 
 use super::place::{Beside, Phase, pause};
 use crate::engine::CLOSE_TIMEOUT;
 use crate::inbox::actor::Actor;
 use crate::inbox::mail::{Mail, SourceEvent};
+use crate::spans;
 
 /// Longest wait of one pull.
 const PULL_WAIT: Duration = Duration::from_secs(1);
@@ -187,9 +189,13 @@ impl Actor {
         let max_bytes = config.window_bytes / config.instances.max(1);
         let has_work = in_hand > 0 && open.facts().calls_per_lane <= 1;
         let wait = if has_work { SHORT_WAIT } else { PULL_WAIT };
+        let tracer = self.shared.context.config.tracer.clone();
         self.begin(async move {
             let began = Instant::now();
             let result = open.pull(number, max, max_bytes, wait).await;
+            if let (Some(tracer), Ok(pulled)) = (tracer, &result) {
+                received(&tracer, config.name.as_str(), pulled, began.elapsed());
+            }
             SourceEvent::Pulled { id, took: began.elapsed(), result }
         });
     }
@@ -241,6 +247,22 @@ impl Actor {
             place.failures = place.failures.saturating_add(1);
         }
     }
+}
+
+/// The span of a pull that brought something.
+fn received(tracer: &Arc<dyn Tracer>, source: &str, pulled: &Pulled, took: Duration) {
+    if pulled.deliveries.is_empty() {
+        return;
+    }
+    let contexts = pulled.deliveries.iter().filter_map(|delivery| spans::context_of(&delivery.headers));
+    let start = SpanStart::new("receive", SpanKind::Consumer).of(source).of_several(contexts);
+    let mut span = tracer.start(SpanStart { began_before: took, ..start });
+    if span.is_recorded() {
+        spans::messaging(span.as_mut(), "receive", "receive");
+        span.set("messaging.batch.message_count", pulled.deliveries.len().into());
+        span.set("waybill.source", source.to_owned().into());
+    }
+    span.end();
 }
 
 fn settlement(order: &Settle) -> SourceSettlement {

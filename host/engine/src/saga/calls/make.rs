@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use waybill_core::code::Code;
 use waybill_core::port::participant::{Answered, StepDone, StepError, StepOutput};
+use waybill_core::port::trace;
 use waybill_core::port::transport::{Fault, PluginIdentity};
 use waybill_core::saga::call::{Answer, AnswerResult, Call, output_bytes, output_json};
 use waybill_core::saga::definition::Action;
@@ -15,7 +16,7 @@ use waybill_core::saga::event::StepDirection;
 use waybill_core::step_address::StepAddress;
 
 use super::holds::Target;
-use super::{Calls, Origin, http, outgoing, policy};
+use super::{Calls, Origin, http, outgoing, policy, spans};
 use crate::participants::StepLookupError;
 
 /// Whoever answered, and what.
@@ -43,6 +44,16 @@ pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Dura
         return super::ending();
     }
     let began = Instant::now();
+    let span = context.config.tracer.as_ref().map(|tracer| spans::begin(tracer, call));
+    let own;
+    // What is called, and what it leaves behind, has the span as its parent.
+    let call = match span.as_ref().filter(|span| span.is_recorded()) {
+        Some(span) => {
+            own = spans::with_context(call, span.traceparent());
+            &own
+        }
+        None => call,
+    };
     let CallResult { result, by } = match &call.action {
         Action::Http(url) => of_http(calls, call, url, time).await,
         Action::Fn(address) => of_participant(calls, call, address, time).await,
@@ -58,6 +69,7 @@ pub(super) async fn make(calls: &Calls, call: &Call, origin: &Origin, time: Dura
         Ok(result) => result,
         Err(error) => AnswerResult::Failed(error),
     };
+    trace::finish(span, spans::failure(&result));
     Answer { result, plugin: by.map(Arc::new), took: began.elapsed(), backoff }
 }
 

@@ -8,6 +8,7 @@
 //! | `http` | `http:` steps: headers and body |
 //! | `outgoing` | messages that an answer leaves behind |
 //! | `policy` | retry plugins |
+//! | `spans` | the span of a call |
 
 mod holds;
 mod http;
@@ -15,6 +16,7 @@ mod make;
 mod outgoing;
 mod policy;
 mod queue;
+mod spans;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

@@ -2,6 +2,7 @@
 
 use waybill_core::code::Code;
 use waybill_core::port::backoff::{BackoffDecision, FailedAttempt, FailureKind, WorkKind};
+use waybill_core::port::trace::trace_id;
 use waybill_core::port::transport::Fault;
 use waybill_core::saga::call::Call;
 use waybill_core::saga::event::StepDirection;
@@ -18,6 +19,7 @@ pub(super) async fn decide(context: &Context, call: &Call, fault: &Fault) -> Opt
             plugin = &**name,
             saga = call.context.saga_id,
             step = call.context.step,
+            trace_id = call.context.traceparent.as_deref().and_then(trace_id),
             "a step's retry plugin isn't configured: the step's own retry decides"
         );
         return Some(BackoffDecision::Fallback);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::Fate;
+use waybill_core::port::trace::{self, Span, SpanKind, SpanStart, Tracer};
 use waybill_core::port::transport::{Fault, Outcome, TransportLimits};
 use waybill_core::streams::relay::RelaySend;
 use waybill_core::time::Now;
@@ -16,7 +17,7 @@ use super::super::mail::Sent;
 use super::RelayDriver;
 use super::lane::{Batch, BatchBounds, Taken, keys_of};
 use crate::live::TransportEntry;
-use crate::transport_call;
+use crate::{spans, transport_call};
 
 impl Actor {
     /// Sends what may be sent now.
@@ -104,6 +105,7 @@ impl Actor {
         }
         let (room, name) = (driver.state.lane(number, calls), driver.plan.name.clone());
         let (handle, epoch) = (self.handle.clone(), self.epoch);
+        let tracer = self.shared.context.config.tracer.clone();
         self.tasks.spawn(async move {
             while !lane.is_done() {
                 // Nobody closes it.
@@ -114,7 +116,9 @@ impl Actor {
                     handle.sent(epoch, name.clone(), cut.into_iter().map(given_back).collect());
                 }
                 let time = entry.send_timeout;
+                let span = tracer.as_ref().map(|tracer| relayed(tracer, name.as_str(), &entry, &sends));
                 let called = transport_call::call_through(&serving, &entry, number, deliveries, time).await;
+                trace::finish(span, called.error.as_ref().map(|error| error.fault.code.as_str()));
                 if let Some(error) = &called.error {
                     tracing::warn!(transport = &*entry.name, relay = name.as_str(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
                 }
@@ -127,6 +131,18 @@ impl Actor {
             }
         });
     }
+}
+
+/// The span of a call with events of a relay.
+fn relayed(tracer: &Arc<dyn Tracer>, relay: &str, entry: &TransportEntry, sends: &[RelaySend]) -> Box<dyn Span> {
+    let mut span = tracer.start(SpanStart::new("relay", SpanKind::Producer).of(relay));
+    if span.is_recorded() {
+        spans::messaging(span.as_mut(), "relay", "send");
+        span.set("messaging.batch.message_count", sends.len().into());
+        span.set("waybill.relay", relay.to_owned().into());
+        span.set("waybill.transport", entry.name.to_string().into());
+    }
+    span
 }
 
 /// An event that goes behind one that isn't sent: neither is it, until that one is settled.
