@@ -31,9 +31,9 @@ waybill_plugin::export_source!(MqttSource);
 
 /// Abilities of a source that has the messages to itself: acknowledgements go in order, and what wasn't acknowledged comes again
 /// so.
-const ALONE: [&str; 2] = ["replays-in-order", "ordered-groups"];
-/// Those of one that shares them: the server may give to others what it had in hand.
-const SHARING: [&str; 1] = ["extend"];
+const ALONE: [&str; 3] = ["replays-in-order", "ordered-groups", "ordered-acks"];
+/// Those of one that shares them: the server may give to others what it had in hand. Acknowledgements go in order here too.
+const SHARING: [&str; 2] = ["extend", "ordered-acks"];
 /// Longest goodbye, in milliseconds.
 const GOODBYE_MS_MAX: u32 = 1_000;
 

@@ -41,7 +41,7 @@ async fn a_message_comes_with_all_that_its_transport_said_by_either_version() {
     for version in ["5", "3.1.1"] {
         let server = Server::start().await.unwrap();
         let source = open(&server, json!({ "version": version })).await;
-        assert_eq!(source.facts().features, ["replays-in-order", "ordered-groups"]);
+        assert_eq!(source.facts().features, ["replays-in-order", "ordered-groups", "ordered-acks"]);
         send_orders(&server, 7, 8, json!({ "version": version })).await;
         let (session, all) = pull_all(&source, 1).await;
         let [delivery] = all.as_slice() else { panic!("{all:#?}") };
@@ -147,7 +147,7 @@ async fn a_group_shares_and_each_message_comes_to_one() {
     let server = Server::start().await.unwrap();
     let member = |name: &str| json!({ "share": "billing", "client_id": name });
     let (first, second) = (open(&server, member("a")).await, open(&server, member("b")).await);
-    assert_eq!(first.facts().features, ["extend"]);
+    assert_eq!(first.facts().features, ["extend", "ordered-acks"]);
     send_orders(&server, 0, 20, json!({})).await;
     let mut all = Vec::new();
     while all.len() < 20 {
