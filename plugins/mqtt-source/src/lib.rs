@@ -22,7 +22,7 @@ use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Notices, Pulled, Settled, Settlement, Source, SourceArgs};
 use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, weight};
 use crate::config::{Config, Keys};
 use crate::connection::Connection;
 
@@ -302,7 +302,7 @@ fn hand_over(arrivals: &mut Arrivals, max: u32, max_bytes: u32) -> Vec<Delivery>
     while deliveries.len() < max as usize {
         let room = (!deliveries.is_empty()).then(|| (max_bytes as usize).saturating_sub(bytes));
         let Some(delivery) = arrivals.next(room, max_bytes as usize) else { break };
-        bytes += delivery.payload.len();
+        bytes += weight(&delivery);
         deliveries.push(delivery);
     }
     deliveries
