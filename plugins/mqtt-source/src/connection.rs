@@ -119,9 +119,8 @@ impl Connection {
             return Ok(());
         }
         let (version, mut out) = (self.wire.version(), Vec::new());
-        let unwanted = own.unwanted();
-        if !unwanted.is_empty() {
-            unsubscribe(&mut out, version, UNSUBSCRIBE, unwanted.iter().map(String::as_str));
+        if !own.unsubscribe.is_empty() {
+            unsubscribe(&mut out, version, UNSUBSCRIBE, own.unsubscribe.iter().map(String::as_str));
         }
         let retained = match own.retained {
             Retained::Skip => write::Retained::Never,
@@ -158,6 +157,10 @@ impl Connection {
                     check_subscribed(reasons, own)
                 }
                 Packet::Ended { reason, said } => Err(reason::of_connection(reason, said).error()),
+                Packet::Unsubscribed { id: UNSUBSCRIBE, reasons } => {
+                    warn_of_kept(reasons, own);
+                    Ok(())
+                }
                 Packet::Unsubscribed { .. } | Packet::Alive => Ok(()),
                 _ => Err(no_mqtt("an answer that nobody asked for")),
             })?;
@@ -233,6 +236,18 @@ fn check_subscribed(reasons: &[u8], own: &Keys) -> Result<(), PluginError> {
     Ok(())
 }
 
+/// Tells of filters that the server's session keeps although they were to go.
+fn warn_of_kept(reasons: &[u8], own: &Keys) {
+    for filter in kept(reasons, own) {
+        waybill_plugin::warn!([("code", "MQTT.FILTER")], "the server didn't end the subscription to `{filter}`");
+    }
+}
+
+fn kept<'a>(reasons: &'a [u8], own: &'a Keys) -> impl Iterator<Item = &'a str> {
+    let all = own.unsubscribe.iter().zip(reasons);
+    all.filter(|(_, reason)| **reason >= REFUSED).map(|(filter, _)| filter.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -263,5 +278,12 @@ mod tests {
         assert_eq!(error.fault.code, "MQTT.PERMISSIONS");
         assert!(error.fault.reason.starts_with("`b`"));
         assert_eq!(check_subscribed(&[1], &config.own).unwrap_err().fault.code, "MQTT.PROTOCOL");
+    }
+    #[test]
+    fn a_subscription_that_was_to_go_and_stays_is_named() {
+        let json = r#"{"topics":["a"],"unsubscribe":["b","$share/billing/c"]}"#;
+        let config: Config = waybill_plugin::config::parse(json).unwrap();
+        assert_eq!(kept(&[0x11, 0x87], &config.own).collect::<Vec<_>>(), ["$share/billing/c"]);
+        assert_eq!(kept(&[], &config.own).count(), 0);
     }
 }
