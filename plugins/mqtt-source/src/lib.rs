@@ -17,7 +17,7 @@ mod delivery;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use waybill_plugin::broker::{Pool, Session as _};
+use waybill_plugin::broker::{Address, Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Notices, Pulled, Settled, Settlement, Source, SourceArgs};
 use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
@@ -47,6 +47,8 @@ struct MqttSource {
     session: RefCell<Option<(Connection, Arrivals)>>,
     /// How many connections had it.
     sessions: Cell<u64>,
+    /// The server that has answered to the subscriptions last.
+    answered: RefCell<Option<Address>>,
     /// How often the server had forgotten the session, not told yet.
     forgotten: Cell<u64>,
     /// Tokens that can't be settled any more, not told yet. Of a source that has the messages to itself the whole group is told
@@ -87,6 +89,7 @@ impl Source for MqttSource {
             group,
             session: RefCell::default(),
             sessions: Cell::new(0),
+            answered: RefCell::default(),
             forgotten: Cell::new(0),
             lost: RefCell::default(),
             quiet: Cell::new(false),
@@ -197,9 +200,10 @@ impl MqttSource {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let own = self.keys();
-        connection.subscribe(own, deadline).await?;
+        connection.subscribe(own, self.has_answered(connection), deadline).await?;
         loop {
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            self.note_answer(connection);
             if connection.is_subscribed() || !arrivals.has_room() {
                 return Ok(());
             }
@@ -207,6 +211,17 @@ impl MqttSource {
                 || PluginError::unavailable("MQTT.ACK_TIMEOUT", "the server didn't answer to the subscription in time");
             let left = deadline.left().ok_or_else(silent)?;
             connection.listen(left, own.ack_timeout, deadline).await?;
+        }
+    }
+
+    /// Whether the server of this connection was the last that answered to the subscriptions.
+    fn has_answered(&self, connection: &Connection) -> bool {
+        self.answered.borrow().as_ref() == Some(connection.address())
+    }
+
+    fn note_answer(&self, connection: &Connection) {
+        if connection.is_subscribed() && !self.has_answered(connection) {
+            self.answered.replace(Some(connection.address().clone()));
         }
     }
 
@@ -244,11 +259,12 @@ impl MqttSource {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let (own, began) = (self.keys(), Instant::now());
-        connection.subscribe(own, deadline).await?;
+        connection.subscribe(own, self.has_answered(connection), deadline).await?;
         let mut has_come = false;
         loop {
             let before = arrivals.waiting();
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            self.note_answer(connection);
             if has_come && arrivals.waiting() == before + 1 && arrivals.has_room() {
                 // More may be held back until the server knows that this one has come (Nagle's algorithm). Our system tells it some
                 // 40 ms late, or at once beside something that we send.
