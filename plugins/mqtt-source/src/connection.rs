@@ -28,6 +28,20 @@ pub(crate) struct Shared {
     client: String,
     /// Whether the session is to leave nothing behind.
     probes: bool,
+    /// How often a server had no session of ours, since somebody asked.
+    missing: Cell<u64>,
+}
+
+impl Shared {
+    /// Name of the client.
+    pub(crate) fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// How often a server had no session of ours, since this was asked last. It has one from then on.
+    pub(crate) fn take_missing(&self) -> u64 {
+        self.missing.take()
+    }
 }
 
 /// A connection that is logged in.
@@ -50,6 +64,7 @@ impl Session for Connection {
             credentials: Credentials::read()?,
             client: config.own.client(args),
             probes: args.purpose == OpenPurpose::Probe,
+            missing: Cell::new(0),
         })
     }
 
@@ -65,6 +80,9 @@ impl Session for Connection {
         };
         let wire =
             wire::Connection::open(endpoint, address, config.own.version, &shared.found, &login, deadline).await?;
+        if !wire.limits().has_session {
+            shared.missing.set(shared.missing.get() + 1);
+        }
         if config.own.share.is_some() && !wire.limits().shares {
             return Err(reason::of_connection(0x9e, None).error());
         }

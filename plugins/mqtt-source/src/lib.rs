@@ -6,6 +6,7 @@
 //!
 //! - `config`: what an operator may set; `connection`: a connection as the pool keeps it
 //! - `arrivals`: what one connection has brought, and how it is settled; `delivery`: a message as it is handed over
+//! - `history`: whether the server had a session of ours before this instance
 //!
 //! The protocol and logging in are in `waybill-mqtt-wire`, which the transport shares.
 
@@ -13,6 +14,7 @@ mod arrivals;
 mod config;
 mod connection;
 mod delivery;
+mod history;
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -25,6 +27,7 @@ use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, O
 use crate::arrivals::{Arrivals, weight};
 use crate::config::{Config, Keys};
 use crate::connection::Connection;
+use crate::history::Earlier;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_source!(MqttSource);
@@ -49,6 +52,10 @@ struct MqttSource {
     sessions: Cell<u64>,
     /// The server that has answered to the subscriptions last.
     answered: RefCell<Option<Address>>,
+    /// What is known of a session before this instance, or before the latest connection.
+    earlier: Cell<Earlier>,
+    /// The session is noted for the instances that follow, or can't be.
+    is_noted: Cell<bool>,
     /// How often the server had forgotten the session, not told yet.
     forgotten: Cell<u64>,
     /// Tokens that can't be settled any more, not told yet. Of a source that has the messages to itself the whole group is told
@@ -82,6 +89,8 @@ impl Source for MqttSource {
             ..Opened::new()
         };
         pool.put(connection, deadline).await;
+        let serves = args.purpose == OpenPurpose::Serve;
+        let earlier = if serves { Earlier::read(pool.endpoint().shared().client()) } else { Earlier::Unknown };
         let source = Self {
             window: pool.config().common.window,
             window_bytes: wants.window_bytes,
@@ -90,11 +99,13 @@ impl Source for MqttSource {
             session: RefCell::default(),
             sessions: Cell::new(0),
             answered: RefCell::default(),
+            earlier: Cell::new(earlier),
+            is_noted: Cell::new(earlier != Earlier::Nothing),
             forgotten: Cell::new(0),
             lost: RefCell::default(),
             quiet: Cell::new(false),
         };
-        if args.purpose == OpenPurpose::Serve {
+        if serves {
             source.begin(call, deadline).await?;
         }
         Ok((source, opened))
@@ -214,6 +225,26 @@ impl MqttSource {
         }
     }
 
+    /// Whether servers have forgotten our session since this was asked last, of connections too that were never used.
+    fn look_for_session(&self, server: &Address) {
+        let missing = self.pool.endpoint().shared().take_missing();
+        // Whoever had none before has one now.
+        let earlier = self.earlier.replace(Earlier::Session);
+        let forgotten = earlier.forgotten(missing);
+        self.forgotten.set(self.forgotten.get() + forgotten);
+        if forgotten > 0 {
+            waybill_plugin::warn!(
+                [("server", server)],
+                "the server had forgotten our session: what waited there is gone"
+            );
+        } else if missing > 0 && earlier == Earlier::Unknown {
+            waybill_plugin::warn!(
+                [("server", server)],
+                "the server has no session of ours: it is new, or forgotten with what waited there; grant `kv` to be told which"
+            );
+        }
+    }
+
     /// Whether the server of this connection was the last that answered to the subscriptions.
     fn has_answered(&self, connection: &Connection) -> bool {
         self.answered.borrow().as_ref() == Some(connection.address())
@@ -222,6 +253,9 @@ impl MqttSource {
     fn note_answer(&self, connection: &Connection) {
         if connection.is_subscribed() && !self.has_answered(connection) {
             self.answered.replace(Some(connection.address().clone()));
+            if !self.is_noted.get() {
+                self.is_noted.set(history::note(self.pool.endpoint().shared().client()));
+            }
         }
     }
 
@@ -233,13 +267,7 @@ impl MqttSource {
         let connection = self.pool.take(call, deadline).await?;
         let before = self.sessions.get();
         self.sessions.set(before + 1);
-        if before > 0 && !connection.wire().limits().has_session {
-            self.forgotten.set(self.forgotten.get() + 1);
-            waybill_plugin::warn!(
-                [("server", connection.address())],
-                "the server had forgotten our session: what waited there is gone"
-            );
-        }
+        self.look_for_session(connection.address());
         Ok((connection, Arrivals::new(before + 1, self.window, self.window_bytes)))
     }
 
