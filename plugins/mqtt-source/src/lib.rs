@@ -22,7 +22,7 @@ use std::time::Instant;
 use waybill_plugin::broker::{Address, Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Notices, Pulled, Settled, Settlement, Source, SourceArgs};
-use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
+use waybill_plugin::transport::{CallInfo, ErrorKind, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
 
 use crate::arrivals::{Arrivals, weight};
 use crate::config::{Config, Keys};
@@ -124,8 +124,9 @@ impl Source for MqttSource {
         let wait = wait.min(deadline.left().unwrap_or_default() / 2);
         if let Err(error) = self.fill(&mut session, max, wait, deadline).await {
             self.end(session, &error, deadline).await;
-            // The host has to know what is lost, whatever it is told of the connection.
-            return if self.lost.borrow().is_empty() {
+            // The host has to know what is lost of a connection that is made anew by itself. Of another failure it makes an end of
+            // this instance, or somebody has to act: it mustn't be passed over because something was in hand.
+            return if self.lost.borrow().is_empty() || !passes_by_itself(&error) {
                 Err(error)
             } else {
                 Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) })
@@ -164,7 +165,12 @@ impl Source for MqttSource {
         let deadline = Deadline::of_call(call.timeout);
         match self.look_after(&mut session, deadline.at_most(self.keys().ack_timeout)).await {
             Ok(()) => drop(self.session.replace(Some(session))),
-            Err(error) => self.end(session, &error, deadline).await,
+            Err(error) => {
+                self.end(session, &error, deadline).await;
+                if !passes_by_itself(&error) {
+                    return Err(error);
+                }
+            }
         }
         Ok(self.notices())
     }
@@ -339,6 +345,11 @@ impl MqttSource {
             times => notices.with_attribute("made-anew", times.to_string()),
         }
     }
+}
+
+/// Whether another connection may do without anybody's act.
+fn passes_by_itself(error: &PluginError) -> bool {
+    error.kind == ErrorKind::Unavailable
 }
 
 fn hand_over(arrivals: &mut Arrivals, max: u32, max_bytes: u32) -> Vec<Delivery> {

@@ -252,6 +252,18 @@ async fn retained_messages_that_waited_at_the_server_come_after_a_cut() {
     }
 }
 
+/// Two clients of one name would take the session from each other for ever, and nobody would hear of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_the_same_name_is_told_also_while_messages_are_in_hand() {
+    let server = Server::start().await.unwrap();
+    let first = open(&server, json!({})).await;
+    send_orders(&server, 0, 1, json!({})).await;
+    assert_eq!(ids(&pull_all(&first, 1).await.1), ["m0"]);
+    let _second = open(&server, json!({})).await;
+    let error = first.pull(0, 50, 1 << 20, Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Fenced, "MQTT.TAKEN_OVER"), "{error:?}");
+}
+
 /// Also behind an outage of which the instance that knew the session has ended: what it knew is in the host's durable state.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_the_server_has_forgotten_is_told() {
