@@ -37,6 +37,8 @@ waybill_plugin::export_source!(MqttSource);
 const ALONE: [&str; 3] = ["replays-in-order", "ordered-groups", "ordered-acks"];
 /// Those of one that shares them: the server may give to others what it had in hand. Acknowledgements go in order here too.
 const SHARING: [&str; 2] = ["extend", "ordered-acks"];
+/// Milliseconds for which a pull that mayn't wait goes on reading what comes.
+const READ_MS_MAX: u32 = 50;
 /// Longest goodbye, in milliseconds.
 const GOODBYE_MS_MAX: u32 = 1_000;
 
@@ -122,19 +124,21 @@ impl Source for MqttSource {
         let deadline = Deadline::of_call(call.timeout);
         let mut session = self.take_session(call, deadline).await?;
         let wait = wait.min(deadline.left().unwrap_or_default() / 2);
-        if let Err(error) = self.fill(&mut session, max, wait, deadline).await {
-            self.end(session, &error, deadline).await;
-            // The host has to know what is lost of a connection that is made anew by itself. Of another failure it makes an end of
-            // this instance, or somebody has to act: it mustn't be passed over because something was in hand.
-            return if self.lost.borrow().is_empty() || !passes_by_itself(&error) {
-                Err(error)
-            } else {
-                Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) })
-            };
-        }
-        let has_room = session.1.has_room();
+        let is_all = match self.fill(&mut session, max, wait, deadline).await {
+            Ok(is_all) => is_all,
+            Err(error) => {
+                self.end(session, &error, deadline).await;
+                // The host has to know what is lost of a connection that is made anew by itself. Of another failure it makes an end
+                // of this instance, or somebody has to act: it mustn't be passed over because something was in hand.
+                return if self.lost.borrow().is_empty() || !passes_by_itself(&error) {
+                    Err(error)
+                } else {
+                    Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) })
+                };
+            }
+        };
         let deliveries = hand_over(&mut session.1, max, max_bytes);
-        let caught_up = deliveries.is_empty() && has_room && wait > 0;
+        let caught_up = deliveries.is_empty() && is_all && wait > 0;
         self.session.replace(Some(session));
         Ok(Pulled { deliveries, caught_up, notices: self.notices() })
     }
@@ -163,7 +167,7 @@ impl Source for MqttSource {
             return Ok(self.notices());
         };
         let deadline = Deadline::of_call(call.timeout);
-        match self.look_after(&mut session, deadline.at_most(self.keys().ack_timeout)).await {
+        match self.look_after(&mut session, deadline).await {
             Ok(()) => drop(self.session.replace(Some(session))),
             Err(error) => {
                 self.end(session, &error, deadline).await;
@@ -284,14 +288,14 @@ impl MqttSource {
         self.pool.give_back(connection, Some(error), deadline).await;
     }
 
-    /// Waits until something is there to be handed over, and takes what else has come.
+    /// Waits until something is there to be handed over, and takes what else has come. Answers whether that was all.
     async fn fill(
         &self,
         (connection, arrivals): &mut (Connection, Arrivals),
         max: u32,
         wait: u32,
         deadline: Deadline,
-    ) -> Result<(), PluginError> {
+    ) -> Result<bool, PluginError> {
         let (own, began) = (self.keys(), Instant::now());
         connection.subscribe(own, self.has_answered(connection), deadline).await?;
         let mut has_come = false;
@@ -307,12 +311,16 @@ impl MqttSource {
             let gone = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
             let left = if arrivals.waiting() > 0 { 0 } else { wait.saturating_sub(gone) };
             if arrivals.waiting() >= max as usize || !arrivals.has_room() {
-                return Ok(());
+                return Ok(false);
+            }
+            // Bytes may come for ever, and nothing of them be kept.
+            if has_come && gone >= wait.max(READ_MS_MAX) || deadline.left().is_none() {
+                return Ok(false);
             }
             let pulse = connection.wire().beat.every().unwrap_or(u32::MAX);
             has_come = connection.listen(left.min(pulse), own.ack_timeout, deadline).await?;
             if !has_come && left <= pulse {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -324,9 +332,12 @@ impl MqttSource {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let own = self.keys();
+        let time = deadline.at_most(own.ack_timeout.min(deadline.left().unwrap_or_default() / 2));
         loop {
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
-            if !arrivals.has_room() || !connection.listen(0, own.ack_timeout, deadline).await? {
+            // Bytes may come for ever, and nothing of them be kept.
+            let is_over = time.left().is_none() || !arrivals.has_room();
+            if is_over || !connection.listen(0, own.ack_timeout, deadline).await? {
                 break;
             }
         }
