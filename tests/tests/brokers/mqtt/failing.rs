@@ -7,6 +7,7 @@ use waybill_core::port::transport::{ErrorKind, Outcome, Transport};
 use waybill_testkit::mqtt::Server;
 use waybill_testkit::process::free_port;
 
+use super::fake::Fake;
 use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,4 +65,16 @@ async fn an_idle_connection_gives_signs_of_life() {
     assert_eq!(acknowledged(&send(&transport, batch(0, 1, TOPIC)).await), 1);
     assert!(!server.log().contains("exceeded timeout"), "{}", server.log());
     transport.close(AMPLE).await;
+}
+
+/// Signs of life are no acknowledgements: the batch doesn't wait for as long as the server answers them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lives_and_acknowledges_nothing_is_given_up_in_time() {
+    let server = Fake::start(|_, _| true).await;
+    let config = json!({ "servers": [server.url()], "ack_timeout": "500ms", "keep_alive": "1s" });
+    let transport = open(settings(config)).await.unwrap();
+    let mut all = batch(0, 2, TOPIC);
+    all.iter_mut().for_each(|delivery| delivery.attempt = 1);
+    let outcomes = send(&transport, all).await;
+    assert_eq!(codes(&outcomes), ["retry MQTT.ACK_TIMEOUT"; 2]);
 }
