@@ -9,8 +9,10 @@ const CONNECT: u8 = 0x10;
 const PINGREQ: u8 = 0xc0;
 /// Where the version stands in the body of CONNECT.
 const LEVEL_AT: usize = 6;
-/// The number of MQTT 5 there.
-const LEVEL_5: u8 = 5;
+/// The number of 3.1.1 there.
+pub const LEVEL_311: u8 = 4;
+/// That of MQTT 5.
+pub const LEVEL_5: u8 = 5;
 
 /// Lets some logins in, answers signs of life, and acknowledges nothing.
 pub struct Fake {
