@@ -8,12 +8,27 @@ use std::collections::{BTreeSet, VecDeque};
 
 use waybill_plugin::source::{Delivery, Disposition, Settled, Settlement};
 
+/// Bytes that a header costs the host beside its texts.
+const HEADER_BYTES: usize = 48;
+
+/// What a delivery weighs, in bytes: its payload and the texts that a sender makes as large as it likes.
+pub(crate) fn weight(delivery: &Delivery) -> usize {
+    delivery.topic.len() + delivery.payload.len() + headers_weight(delivery)
+}
+
+/// What the headers of a delivery weigh, in bytes.
+pub(crate) fn headers_weight(delivery: &Delivery) -> usize {
+    delivery.headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_BYTES).sum()
+}
+
 /// A message that came.
 struct Arrival {
     /// Id to acknowledge it by; 0 = it isn't acknowledged.
     id: u16,
     /// None: it is settled, or nobody wants it.
     delivery: Option<Delivery>,
+    /// What it weighs while it is kept.
+    weight: usize,
     in_hand: bool,
 }
 
@@ -22,7 +37,7 @@ pub(crate) struct Arrivals {
     session: u64,
     /// Messages that may be unsettled.
     window: usize,
-    /// Bytes of payload that are kept before no more are taken.
+    /// Bytes that are kept before no more are taken.
     window_bytes: usize,
     /// In the order of arrival: all from the first on that isn't acknowledged.
     all: VecDeque<Arrival>,
@@ -59,11 +74,12 @@ impl Arrivals {
     /// Keeps one that came; none = nobody wants it, and it is acknowledged in its turn.
     pub(crate) fn push(&mut self, id: u16, delivery: Option<Delivery>) {
         let number = self.first + self.all.len() as u64;
-        if let Some(delivery) = &delivery {
-            self.bytes += delivery.payload.len();
+        let weight = delivery.as_ref().map_or(0, weight);
+        self.bytes += weight;
+        if delivery.is_some() {
             self.waiting.insert(number);
         }
-        self.all.push_back(Arrival { id, delivery, in_hand: false });
+        self.all.push_back(Arrival { id, delivery, weight, in_hand: false });
     }
 
     fn get(&mut self, number: u64) -> Option<&mut Arrival> {
@@ -79,7 +95,8 @@ impl Arrivals {
         let arrival = self.get(number)?;
         let delivery = arrival.delivery.as_mut()?;
         let is_large = delivery.payload.len() > most;
-        if room.is_some_and(|room| !is_large && delivery.payload.len() > room) {
+        let weight = if is_large { arrival.weight - delivery.payload.len() } else { arrival.weight };
+        if room.is_some_and(|room| weight > room) {
             return None;
         }
         delivery.token = token;
@@ -120,11 +137,11 @@ impl Arrivals {
         let Some(number) = self.number(&item.token) else { return Settled::Lost };
         match item.disposition {
             Disposition::Ack => {
-                let freed = self.get(number).and_then(|arrival| {
-                    arrival.in_hand = false;
-                    arrival.delivery.take()
+                let freed = self.get(number).map_or(0, |arrival| {
+                    (arrival.in_hand, arrival.delivery) = (false, None);
+                    std::mem::take(&mut arrival.weight)
                 });
-                self.bytes -= freed.map_or(0, |delivery| delivery.payload.len());
+                self.bytes -= freed;
             }
             Disposition::Release | Disposition::Nack(None) => {
                 if let Some(arrival) = self.get(number) {

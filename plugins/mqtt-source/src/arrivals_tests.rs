@@ -84,8 +84,26 @@ fn a_payload_that_is_too_large_is_told_by_its_size_and_others_wait_for_room() {
     }
     let large = arrivals.next(None, 100).unwrap();
     assert_eq!((large.omitted, large.payload.len()), (Some(200), 0));
-    assert!(arrivals.next(Some(49), 100).is_none());
-    assert_eq!(arrivals.next(Some(50), 100).unwrap().payload.len(), 50);
+    // Its topic has one byte.
+    assert!(arrivals.next(Some(50), 100).is_none());
+    assert_eq!(arrivals.next(Some(51), 100).unwrap().payload.len(), 50);
+}
+
+#[test]
+fn headers_weigh_as_a_payload_does() {
+    let mut arrivals = Arrivals::new(1, 50, 300);
+    for id in 1..=3 {
+        let mut delivery = Delivery::new(*b"", "a", *b"");
+        delivery.headers.push(("k".to_owned(), "v".repeat(100)));
+        arrivals.push(id, Some(delivery));
+    }
+    assert!(!arrivals.has_room(), "three times 150 bytes are more than 300");
+    let first = arrivals.next(None, 200).unwrap();
+    assert_eq!(weight(&first), 150);
+    assert!(arrivals.next(Some(149), 200).is_none());
+    let second = arrivals.next(Some(150), 200).unwrap();
+    arrivals.settle(&[item(&first, Disposition::Ack), item(&second, Disposition::Ack)]);
+    assert!(arrivals.has_room());
 }
 
 #[test]

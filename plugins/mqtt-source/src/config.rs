@@ -14,7 +14,7 @@ pub(crate) type Config = broker::Config<Keys>;
 pub(crate) struct Keys {
     /// Filters that are subscribed to.
     pub(crate) topics: Vec<String>,
-    /// Filters of an earlier configuration, which the server's session would keep.
+    /// Filters of an earlier configuration, which the server's session would keep; with `$share/GROUP/` where they were of a group.
     pub(crate) unsubscribe: Vec<String>,
     /// The group that shares the messages; none = this source has all of them.
     pub(crate) share: Option<String>,
@@ -76,11 +76,12 @@ impl broker::Keys for Keys {
         if self.topics.is_empty() {
             return Err(PluginError::invalid_config("topics", "is empty: name at least one filter"));
         }
-        for (name, filters) in [("topics", &self.topics), ("unsubscribe", &self.unsubscribe)] {
-            for (place, filter) in filters.iter().enumerate() {
-                let wrong = |why| PluginError::invalid_config(&format!("{name}[{place}]"), why);
-                check_filter(filter).map_err(wrong)?;
-            }
+        for (place, filter) in self.topics.iter().enumerate() {
+            check_filter(filter).map_err(|why| PluginError::invalid_config(&format!("topics[{place}]"), why))?;
+        }
+        for (place, filter) in self.unsubscribe.iter().enumerate() {
+            let wrong = |why| PluginError::invalid_config(&format!("unsubscribe[{place}]"), why);
+            check_unwanted(filter).map_err(wrong)?;
         }
         if let Some(group) = &self.share {
             check_group(group).map_err(|why| PluginError::invalid_config("share", why))?;
@@ -97,15 +98,18 @@ impl broker::Keys for Keys {
     }
 }
 
+/// A filter to be rid of is one as the server has it: of whatever group it was.
+fn check_unwanted(filter: &str) -> Result<(), &'static str> {
+    match filter.strip_prefix(SHARED).and_then(|shared| shared.split_once('/')) {
+        Some((group, filter)) => check_group(group).and_then(|()| check_filter(filter)),
+        None => check_filter(filter),
+    }
+}
+
 impl Keys {
     /// Filters to subscribe to, as the server takes them.
     pub(crate) fn filters(&self) -> Vec<String> {
         self.topics.iter().map(|filter| self.as_shared(filter)).collect()
-    }
-
-    /// Filters to be rid of.
-    pub(crate) fn unwanted(&self) -> Vec<String> {
-        self.unsubscribe.iter().map(|filter| self.as_shared(filter)).collect()
     }
 
     fn as_shared(&self, filter: &str) -> String {
@@ -172,7 +176,7 @@ pub(crate) mod tests {
     #[test]
     fn a_filter_is_enough() {
         let own = checked(r#"{"topics":["orders/#"]}"#).unwrap().own;
-        assert_eq!((own.filters(), own.unwanted()), (vec!["orders/#".to_owned()], Vec::new()));
+        assert_eq!((own.filters(), own.unsubscribe.len()), (vec!["orders/#".to_owned()], 0));
         assert_eq!((own.session_seconds(), own.retained), (604_800, Retained::New));
         let names = [(0, OpenPurpose::Serve), (1, OpenPurpose::Serve), (0, OpenPurpose::Probe)];
         let names = names.map(|(instance, purpose)| own.client(&args(instance, purpose)));
@@ -181,12 +185,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_group_shares_and_lets_several_instances_be() {
-        let own =
-            checked(r#"{"topics":["orders/#"],"unsubscribe":["a"],"share":"billing","client_id":"b"}"#).unwrap().own;
-        assert_eq!(
-            (own.filters(), own.unwanted()),
-            (vec!["$share/billing/orders/#".to_owned()], vec!["$share/billing/a".to_owned()])
-        );
+        let own = checked(
+            r#"{"topics":["orders/#"],"unsubscribe":["a","$share/old/+/b"],"share":"billing","client_id":"b"}"#,
+        )
+        .unwrap()
+        .own;
+        assert_eq!(own.filters(), ["$share/billing/orders/#"]);
+        assert_eq!(own.unsubscribe, ["a", "$share/old/+/b"], "taken literally");
         assert!(own.check_instances(2).is_ok() && own.client(&args(0, OpenPurpose::Serve)) == "b");
         let alone = checked(r#"{"topics":["orders/#"]}"#).unwrap().own;
         assert!(alone.check_instances(1).is_ok() && alone.check_instances(2).is_err());
@@ -199,6 +204,9 @@ pub(crate) mod tests {
             (r#"{"topics":["a","b/#/c"]}"#, "topics[1]"),
             (r#"{"topics":["$share/g/a"]}"#, "topics[0]"),
             (r#"{"topics":["a"],"unsubscribe":["a+"]}"#, "unsubscribe[0]"),
+            (r#"{"topics":["a"],"unsubscribe":["$share/g/b/#/c"]}"#, "unsubscribe[0]"),
+            (r#"{"topics":["a"],"unsubscribe":["a","$share//b"]}"#, "unsubscribe[1]"),
+            (r#"{"topics":["a"],"unsubscribe":["$share/g"]}"#, "unsubscribe[0]"),
             (r#"{"topics":["a"],"share":"a/b"}"#, "share"),
             (r#"{"topics":["a"],"client_id":""}"#, "client_id"),
             (r#"{"topics":["a"],"session_expiry":"0s"}"#, "session_expiry"),

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use waybill_mqtt_wire::packet::{Message, Packet};
+use waybill_mqtt_wire::packet::Packet;
 use waybill_mqtt_wire::reason::{self, REFUSED};
 use waybill_mqtt_wire::write::{self, acknowledge, subscribe, unsubscribe};
 use waybill_mqtt_wire::{self as wire, Credentials, Login, Version, keys, no_mqtt, stale};
@@ -28,6 +28,20 @@ pub(crate) struct Shared {
     client: String,
     /// Whether the session is to leave nothing behind.
     probes: bool,
+    /// How often a server had no session of ours, since somebody asked.
+    missing: Cell<u64>,
+}
+
+impl Shared {
+    /// Name of the client.
+    pub(crate) fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// How often a server had no session of ours, since this was asked last. It has one from then on.
+    pub(crate) fn take_missing(&self) -> u64 {
+        self.missing.take()
+    }
 }
 
 /// A connection that is logged in.
@@ -50,6 +64,7 @@ impl Session for Connection {
             credentials: Credentials::read()?,
             client: config.own.client(args),
             probes: args.purpose == OpenPurpose::Probe,
+            missing: Cell::new(0),
         })
     }
 
@@ -65,6 +80,9 @@ impl Session for Connection {
         };
         let wire =
             wire::Connection::open(endpoint, address, config.own.version, &shared.found, &login, deadline).await?;
+        if !wire.limits().has_session {
+            shared.missing.set(shared.missing.get() + 1);
+        }
         if config.own.share.is_some() && !wire.limits().shares {
             return Err(reason::of_connection(0x9e, None).error());
         }
@@ -110,18 +128,27 @@ impl Connection {
         self.is_subscribed
     }
 
-    /// Asks for the subscriptions, once. The answer comes among the messages, which may be many.
+    /// Asks for the subscriptions, once. The answer comes among the messages, which may be many. `has_answered` is whether this server
+    /// has answered to them before, in the life of this instance.
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub(crate) async fn subscribe(&mut self, own: &Keys, deadline: Deadline) -> Result<(), PluginError> {
+    pub(crate) async fn subscribe(
+        &mut self,
+        own: &Keys,
+        has_answered: bool,
+        deadline: Deadline,
+    ) -> Result<(), PluginError> {
         if std::mem::replace(&mut self.subscribes, true) {
             return Ok(());
         }
         let (version, mut out) = (self.wire.version(), Vec::new());
-        let unwanted = own.unwanted();
-        if !unwanted.is_empty() {
-            unsubscribe(&mut out, version, UNSUBSCRIBE, unwanted.iter().map(String::as_str));
+        if has_answered && self.wire.limits().has_session && keeps_subscriptions(own.retained, version) {
+            self.is_subscribed = true;
+            return Ok(());
+        }
+        if !own.unsubscribe.is_empty() {
+            unsubscribe(&mut out, version, UNSUBSCRIBE, own.unsubscribe.iter().map(String::as_str));
         }
         let retained = match own.retained {
             Retained::Skip => write::Retained::Never,
@@ -143,12 +170,12 @@ impl Connection {
         group: Option<&str>,
         deadline: Deadline,
     ) -> Result<(), PluginError> {
-        let (version, has_session) = (self.wire.version(), self.wire.limits().has_session);
         let is_subscribed = &mut self.is_subscribed;
         while arrivals.has_room() {
             let taken = self.wire.incoming.next(|packet| match packet {
                 Packet::Message(message) => {
-                    let is_wanted = !is_unwanted(&message, own.retained, version, has_session);
+                    // In 3.1.1 the server can't be told, and sends all that it retained at each subscription.
+                    let is_wanted = !message.is_retained || own.retained != Retained::Skip;
                     let delivery = is_wanted.then(|| delivery(&message, group, own));
                     arrivals.push(message.id, delivery);
                     Ok(())
@@ -158,6 +185,10 @@ impl Connection {
                     check_subscribed(reasons, own)
                 }
                 Packet::Ended { reason, said } => Err(reason::of_connection(reason, said).error()),
+                Packet::Unsubscribed { id: UNSUBSCRIBE, reasons } => {
+                    warn_of_kept(reasons, own);
+                    Ok(())
+                }
                 Packet::Unsubscribed { .. } | Packet::Alive => Ok(()),
                 _ => Err(no_mqtt("an answer that nobody asked for")),
             })?;
@@ -203,15 +234,10 @@ impl Connection {
     }
 }
 
-/// Whether a message is one that the server had retained and the operator doesn't want. In 3.1.1 the server can't be told, and
-/// sends all of them at each subscription.
-fn is_unwanted(message: &Message<'_>, retained: Retained, version: Version, has_session: bool) -> bool {
-    message.is_retained
-        && match retained {
-            Retained::Skip => true,
-            Retained::New => version == Version::V311 && has_session && !message.is_again,
-            Retained::Each => false,
-        }
+/// Whether the subscriptions of the server's session are left as they are. In 3.1.1 each request brings all that the server
+/// retained, and nothing tells what came before from what waited unsent: all of it would have to be brought again, or some lost.
+fn keeps_subscriptions(retained: Retained, version: Version) -> bool {
+    retained == Retained::New && version == Version::V311
 }
 
 fn check_subscribed(reasons: &[u8], own: &Keys) -> Result<(), PluginError> {
@@ -233,25 +259,32 @@ fn check_subscribed(reasons: &[u8], own: &Keys) -> Result<(), PluginError> {
     Ok(())
 }
 
+/// Tells of filters that the server's session keeps although they were to go.
+fn warn_of_kept(reasons: &[u8], own: &Keys) {
+    for filter in kept(reasons, own) {
+        waybill_plugin::warn!([("code", "MQTT.FILTER")], "the server didn't end the subscription to `{filter}`");
+    }
+}
+
+fn kept<'a>(reasons: &'a [u8], own: &'a Keys) -> impl Iterator<Item = &'a str> {
+    let all = own.unsubscribe.iter().zip(reasons);
+    all.filter(|(_, reason)| **reason >= REFUSED).map(|(filter, _)| filter.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
-    fn retained_messages_are_passed_over_as_the_operator_says() {
-        let message = |is_retained, is_again| Message { is_retained, is_again, ..Message::default() };
-        for (retained, version, has_session, is_again, expected) in [
-            (Retained::Skip, Version::V5, false, false, true),
-            (Retained::Each, Version::V311, true, false, false),
-            (Retained::New, Version::V5, true, false, false),
-            (Retained::New, Version::V311, false, false, false),
-            (Retained::New, Version::V311, true, false, true),
-            // It came before and wasn't acknowledged.
-            (Retained::New, Version::V311, true, true, false),
+    fn only_the_older_version_is_not_asked_again_for_what_is_new() {
+        for (retained, version, keeps) in [
+            (Retained::New, Version::V311, true),
+            (Retained::New, Version::V5, false),
+            (Retained::Each, Version::V311, false),
+            (Retained::Skip, Version::V311, false),
         ] {
-            assert_eq!(is_unwanted(&message(true, is_again), retained, version, has_session), expected);
-            assert!(!is_unwanted(&message(false, is_again), retained, version, has_session));
+            assert_eq!(keeps_subscriptions(retained, version), keeps, "{retained:?} {version:?}");
         }
     }
 
@@ -263,5 +296,12 @@ mod tests {
         assert_eq!(error.fault.code, "MQTT.PERMISSIONS");
         assert!(error.fault.reason.starts_with("`b`"));
         assert_eq!(check_subscribed(&[1], &config.own).unwrap_err().fault.code, "MQTT.PROTOCOL");
+    }
+    #[test]
+    fn a_subscription_that_was_to_go_and_stays_is_named() {
+        let json = r#"{"topics":["a"],"unsubscribe":["b","$share/billing/c"]}"#;
+        let config: Config = waybill_plugin::config::parse(json).unwrap();
+        assert_eq!(kept(&[0x11, 0x87], &config.own).collect::<Vec<_>>(), ["$share/billing/c"]);
+        assert_eq!(kept(&[], &config.own).count(), 0);
     }
 }

@@ -7,12 +7,18 @@ use waybill_mqtt_wire::property::{CONTENT_TYPE, CORRELATION_DATA, Properties, Pr
 use waybill_plugin::broker::push_header;
 use waybill_plugin::source::Delivery;
 
+use crate::arrivals::headers_weight;
 use crate::config::Keys;
 
 /// User property with the message's id.
 const ID: &[u8] = b"id";
 /// Header of a delivery that the server had retained.
 const RETAIN: &str = "mqtt-retain";
+
+/// Most bytes of a message's properties. The protocol lets them fill a packet, and the host takes a pull of 4 MiB.
+const PROPERTIES_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes that the host holds for the headers of a message. Many small ones take more than their texts have.
+const HEADERS_BYTES_MAX: usize = 1024 * 1024;
 
 /// A message with what it says of itself in properties, or in the CloudEvent that its body is. It has no token yet.
 pub(crate) fn delivery(message: &Message<'_>, group: Option<&str>, own: &Keys) -> Delivery {
@@ -21,6 +27,19 @@ pub(crate) fn delivery(message: &Message<'_>, group: Option<&str>, own: &Keys) -
     let mut delivery = Delivery::new(Vec::new(), topic, message.payload);
     delivery.group = group.map(str::to_owned);
     delivery.redelivered = message.is_again;
+    if let Some(bytes) = message.omitted {
+        delivery.payload = Vec::new();
+        delivery.omitted = Some(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+    let size = message.properties.len();
+    if size > PROPERTIES_BYTES_MAX {
+        let mut all = Properties::new(message.properties);
+        delivery.id = all.find_map(|property| match property {
+            Property::Pair(ID, value) => std::str::from_utf8(value).ok().map(str::to_owned),
+            _ => None,
+        });
+        return delivery.invalid(format!("its properties have {size} bytes, more than {PROPERTIES_BYTES_MAX}"));
+    }
     for property in Properties::new(message.properties) {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         match property {
@@ -35,11 +54,13 @@ pub(crate) fn delivery(message: &Message<'_>, group: Option<&str>, own: &Keys) -
     if message.is_retained {
         delivery.headers.push((RETAIN.to_owned(), "true".to_owned()));
     }
-    if let Some(bytes) = message.omitted {
-        delivery.payload = Vec::new();
-        delivery.omitted = Some(u32::try_from(bytes).unwrap_or(u32::MAX));
-    } else if is_wrapped(message, &delivery, own.body) {
+    if message.omitted.is_none() && is_wrapped(message, &delivery, own.body) {
         cloudevent::read(&mut delivery);
+    }
+    let weight = headers_weight(&delivery);
+    if weight > HEADERS_BYTES_MAX {
+        delivery.headers = Vec::new();
+        return delivery.invalid(format!("its headers take {weight} bytes, more than {HEADERS_BYTES_MAX}"));
     }
     delivery
 }
@@ -119,6 +140,27 @@ mod tests {
         }
         let plain = read(&[], b"21.5", Body::Cloudevent);
         assert_eq!((plain.id, plain.payload.as_slice()), (None, &b"21.5"[..]));
+    }
+
+    #[test]
+    fn too_many_properties_make_a_dead_letter_with_its_id() {
+        let (mut large, mut many) = (Vec::new(), Vec::new());
+        for out in [&mut large, &mut many] {
+            assert!(push_pair(out, "id", "m1"));
+        }
+        for _ in 0..5 {
+            assert!(push_pair(&mut large, "a", &"x".repeat(60_000)));
+        }
+        for _ in 0..40_000 {
+            assert!(push_pair(&mut many, "", "b"));
+        }
+        assert!(many.len() < PROPERTIES_BYTES_MAX);
+        for properties in [large, many] {
+            let delivery = read(&properties, b"21.5", Body::Auto);
+            assert_eq!((delivery.id.as_deref(), delivery.payload.as_slice()), (Some("m1"), &b"21.5"[..]));
+            assert!(delivery.headers.is_empty());
+            assert!(delivery.attributes.iter().any(|(name, _)| name == "invalid"), "{:?}", delivery.attributes);
+        }
     }
 
     #[test]

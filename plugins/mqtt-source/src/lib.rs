@@ -6,6 +6,7 @@
 //!
 //! - `config`: what an operator may set; `connection`: a connection as the pool keeps it
 //! - `arrivals`: what one connection has brought, and how it is settled; `delivery`: a message as it is handed over
+//! - `history`: whether the server had a session of ours before this instance
 //!
 //! The protocol and logging in are in `waybill-mqtt-wire`, which the transport shares.
 
@@ -13,27 +14,31 @@ mod arrivals;
 mod config;
 mod connection;
 mod delivery;
+mod history;
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use waybill_plugin::broker::{Pool, Session as _};
+use waybill_plugin::broker::{Address, Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Notices, Pulled, Settled, Settlement, Source, SourceArgs};
-use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
+use waybill_plugin::transport::{CallInfo, ErrorKind, HealthReport, OpenArgs, OpenPurpose, Opened, PluginError};
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, weight};
 use crate::config::{Config, Keys};
 use crate::connection::Connection;
+use crate::history::Earlier;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_source!(MqttSource);
 
 /// Abilities of a source that has the messages to itself: acknowledgements go in order, and what wasn't acknowledged comes again
 /// so.
-const ALONE: [&str; 2] = ["replays-in-order", "ordered-groups"];
-/// Those of one that shares them: the server may give to others what it had in hand.
-const SHARING: [&str; 1] = ["extend"];
+const ALONE: [&str; 3] = ["replays-in-order", "ordered-groups", "ordered-acks"];
+/// Those of one that shares them: the server may give to others what it had in hand. Acknowledgements go in order here too.
+const SHARING: [&str; 2] = ["extend", "ordered-acks"];
+/// Milliseconds for which a pull that mayn't wait goes on reading what comes.
+const READ_MS_MAX: u32 = 50;
 /// Longest goodbye, in milliseconds.
 const GOODBYE_MS_MAX: u32 = 1_000;
 
@@ -47,6 +52,12 @@ struct MqttSource {
     session: RefCell<Option<(Connection, Arrivals)>>,
     /// How many connections had it.
     sessions: Cell<u64>,
+    /// The server that has answered to the subscriptions last.
+    answered: RefCell<Option<Address>>,
+    /// What is known of a session before this instance, or before the latest connection.
+    earlier: Cell<Earlier>,
+    /// The session is noted for the instances that follow, or can't be.
+    is_noted: Cell<bool>,
     /// How often the server had forgotten the session, not told yet.
     forgotten: Cell<u64>,
     /// Tokens that can't be settled any more, not told yet. Of a source that has the messages to itself the whole group is told
@@ -80,6 +91,8 @@ impl Source for MqttSource {
             ..Opened::new()
         };
         pool.put(connection, deadline).await;
+        let serves = args.purpose == OpenPurpose::Serve;
+        let earlier = if serves { Earlier::read(pool.endpoint().shared().client()) } else { Earlier::Unknown };
         let source = Self {
             window: pool.config().common.window,
             window_bytes: wants.window_bytes,
@@ -87,11 +100,14 @@ impl Source for MqttSource {
             group,
             session: RefCell::default(),
             sessions: Cell::new(0),
+            answered: RefCell::default(),
+            earlier: Cell::new(earlier),
+            is_noted: Cell::new(earlier != Earlier::Nothing),
             forgotten: Cell::new(0),
             lost: RefCell::default(),
             quiet: Cell::new(false),
         };
-        if args.purpose == OpenPurpose::Serve {
+        if serves {
             source.begin(call, deadline).await?;
         }
         Ok((source, opened))
@@ -108,18 +124,21 @@ impl Source for MqttSource {
         let deadline = Deadline::of_call(call.timeout);
         let mut session = self.take_session(call, deadline).await?;
         let wait = wait.min(deadline.left().unwrap_or_default() / 2);
-        if let Err(error) = self.fill(&mut session, max, wait, deadline).await {
-            self.end(session, &error, deadline).await;
-            // The host has to know what is lost, whatever it is told of the connection.
-            return if self.lost.borrow().is_empty() {
-                Err(error)
-            } else {
-                Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) })
-            };
-        }
-        let has_room = session.1.has_room();
+        let is_all = match self.fill(&mut session, max, wait, deadline).await {
+            Ok(is_all) => is_all,
+            Err(error) => {
+                self.end(session, &error, deadline).await;
+                // The host has to know what is lost of a connection that is made anew by itself. Of another failure it makes an end
+                // of this instance, or somebody has to act: it mustn't be passed over because something was in hand.
+                return if self.lost.borrow().is_empty() || !passes_by_itself(&error) {
+                    Err(error)
+                } else {
+                    Ok(Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(self.notices()) })
+                };
+            }
+        };
         let deliveries = hand_over(&mut session.1, max, max_bytes);
-        let caught_up = deliveries.is_empty() && has_room && wait > 0;
+        let caught_up = deliveries.is_empty() && is_all && wait > 0;
         self.session.replace(Some(session));
         Ok(Pulled { deliveries, caught_up, notices: self.notices() })
     }
@@ -148,9 +167,14 @@ impl Source for MqttSource {
             return Ok(self.notices());
         };
         let deadline = Deadline::of_call(call.timeout);
-        match self.look_after(&mut session, deadline.at_most(self.keys().ack_timeout)).await {
+        match self.look_after(&mut session, deadline).await {
             Ok(()) => drop(self.session.replace(Some(session))),
-            Err(error) => self.end(session, &error, deadline).await,
+            Err(error) => {
+                self.end(session, &error, deadline).await;
+                if !passes_by_itself(&error) {
+                    return Err(error);
+                }
+            }
         }
         Ok(self.notices())
     }
@@ -197,9 +221,10 @@ impl MqttSource {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let own = self.keys();
-        connection.subscribe(own, deadline).await?;
+        connection.subscribe(own, self.has_answered(connection), deadline).await?;
         loop {
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            self.note_answer(connection);
             if connection.is_subscribed() || !arrivals.has_room() {
                 return Ok(());
             }
@@ -207,6 +232,40 @@ impl MqttSource {
                 || PluginError::unavailable("MQTT.ACK_TIMEOUT", "the server didn't answer to the subscription in time");
             let left = deadline.left().ok_or_else(silent)?;
             connection.listen(left, own.ack_timeout, deadline).await?;
+        }
+    }
+
+    /// Whether servers have forgotten our session since this was asked last, of connections too that were never used.
+    fn look_for_session(&self, server: &Address) {
+        let missing = self.pool.endpoint().shared().take_missing();
+        // Whoever had none before has one now.
+        let earlier = self.earlier.replace(Earlier::Session);
+        let forgotten = earlier.forgotten(missing);
+        self.forgotten.set(self.forgotten.get() + forgotten);
+        if forgotten > 0 {
+            waybill_plugin::warn!(
+                [("server", server)],
+                "the server had forgotten our session: what waited there is gone"
+            );
+        } else if missing > 0 && earlier == Earlier::Unknown {
+            waybill_plugin::warn!(
+                [("server", server)],
+                "the server has no session of ours: it is new, or forgotten with what waited there; grant `kv` to be told which"
+            );
+        }
+    }
+
+    /// Whether the server of this connection was the last that answered to the subscriptions.
+    fn has_answered(&self, connection: &Connection) -> bool {
+        self.answered.borrow().as_ref() == Some(connection.address())
+    }
+
+    fn note_answer(&self, connection: &Connection) {
+        if connection.is_subscribed() && !self.has_answered(connection) {
+            self.answered.replace(Some(connection.address().clone()));
+            if !self.is_noted.get() {
+                self.is_noted.set(history::note(self.pool.endpoint().shared().client()));
+            }
         }
     }
 
@@ -218,13 +277,7 @@ impl MqttSource {
         let connection = self.pool.take(call, deadline).await?;
         let before = self.sessions.get();
         self.sessions.set(before + 1);
-        if before > 0 && !connection.wire().limits().has_session {
-            self.forgotten.set(self.forgotten.get() + 1);
-            waybill_plugin::warn!(
-                [("server", connection.address())],
-                "the server had forgotten our session: what waited there is gone"
-            );
-        }
+        self.look_for_session(connection.address());
         Ok((connection, Arrivals::new(before + 1, self.window, self.window_bytes)))
     }
 
@@ -235,20 +288,21 @@ impl MqttSource {
         self.pool.give_back(connection, Some(error), deadline).await;
     }
 
-    /// Waits until something is there to be handed over, and takes what else has come.
+    /// Waits until something is there to be handed over, and takes what else has come. Answers whether that was all.
     async fn fill(
         &self,
         (connection, arrivals): &mut (Connection, Arrivals),
         max: u32,
         wait: u32,
         deadline: Deadline,
-    ) -> Result<(), PluginError> {
+    ) -> Result<bool, PluginError> {
         let (own, began) = (self.keys(), Instant::now());
-        connection.subscribe(own, deadline).await?;
+        connection.subscribe(own, self.has_answered(connection), deadline).await?;
         let mut has_come = false;
         loop {
             let before = arrivals.waiting();
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
+            self.note_answer(connection);
             if has_come && arrivals.waiting() == before + 1 && arrivals.has_room() {
                 // More may be held back until the server knows that this one has come (Nagle's algorithm). Our system tells it some
                 // 40 ms late, or at once beside something that we send.
@@ -257,12 +311,16 @@ impl MqttSource {
             let gone = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
             let left = if arrivals.waiting() > 0 { 0 } else { wait.saturating_sub(gone) };
             if arrivals.waiting() >= max as usize || !arrivals.has_room() {
-                return Ok(());
+                return Ok(false);
+            }
+            // Bytes may come for ever, and nothing of them be kept.
+            if has_come && gone >= wait.max(READ_MS_MAX) || deadline.left().is_none() {
+                return Ok(false);
             }
             let pulse = connection.wire().beat.every().unwrap_or(u32::MAX);
             has_come = connection.listen(left.min(pulse), own.ack_timeout, deadline).await?;
             if !has_come && left <= pulse {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -274,9 +332,12 @@ impl MqttSource {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let own = self.keys();
+        let time = deadline.at_most(own.ack_timeout.min(deadline.left().unwrap_or_default() / 2));
         loop {
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
-            if !arrivals.has_room() || !connection.listen(0, own.ack_timeout, deadline).await? {
+            // Bytes may come for ever, and nothing of them be kept.
+            let is_over = time.left().is_none() || !arrivals.has_room();
+            if is_over || !connection.listen(0, own.ack_timeout, deadline).await? {
                 break;
             }
         }
@@ -297,12 +358,17 @@ impl MqttSource {
     }
 }
 
+/// Whether another connection may do without anybody's act.
+fn passes_by_itself(error: &PluginError) -> bool {
+    error.kind == ErrorKind::Unavailable
+}
+
 fn hand_over(arrivals: &mut Arrivals, max: u32, max_bytes: u32) -> Vec<Delivery> {
     let (mut deliveries, mut bytes) = (Vec::new(), 0_usize);
     while deliveries.len() < max as usize {
         let room = (!deliveries.is_empty()).then(|| (max_bytes as usize).saturating_sub(bytes));
         let Some(delivery) = arrivals.next(room, max_bytes as usize) else { break };
-        bytes += delivery.payload.len();
+        bytes += weight(&delivery);
         deliveries.push(delivery);
     }
     deliveries

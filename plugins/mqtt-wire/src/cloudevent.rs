@@ -5,9 +5,11 @@
 //! attribute `waybillheaders`, because attributes have lower-case names and a value each.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use waybill_plugin::annotation::ANNOTATIONS;
 use waybill_plugin::broker::{Part, envelope, is_envelope, push_header};
@@ -19,6 +21,11 @@ use waybill_plugin::transport::Message;
 pub const MEDIA_TYPE: &str = "application/cloudevents+json";
 /// Attribute with the caller's headers.
 const HEADERS: &str = "waybillheaders";
+/// Members with the payload.
+const DATA: &str = "data";
+const DATA_BASE64: &str = "data_base64";
+/// Most bytes of a document's attributes, names and values: each of them is an allocation, and a header of the delivery.
+const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
 
 /// Writes a message as a document.
 pub fn write(message: &Message) -> Vec<u8> {
@@ -78,21 +85,23 @@ fn attribute_name(header: &str) -> String {
 
 fn data(out: &mut Vec<u8>, message: &Message) {
     let (payload, media) = (message.payload.as_slice(), message.content_type.as_deref().unwrap_or_default());
-    let is_whole = is_json(media) && serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok();
-    let text = std::str::from_utf8(payload).ok().filter(|_| media.starts_with("text/") && !is_json(media));
+    let text = std::str::from_utf8(payload).ok();
+    // A reader that skips the texts of a document doesn't see that one of them isn't UTF-8.
+    let is_whole = is_json(media) && text.is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+    let text = text.filter(|_| media.starts_with("text/") && !is_json(media));
     out.push(b',');
     match text {
         _ if is_whole => {
-            member(out, "data");
+            member(out, DATA);
             out.extend_from_slice(payload);
         }
         Some(text) => {
-            member(out, "data");
+            member(out, DATA);
             // The same.
             let _ = serde_json::to_writer(out, text);
         }
         None => {
-            member(out, "data_base64");
+            member(out, DATA_BASE64);
             out.push(b'"');
             out.extend_from_slice(STANDARD.encode(payload).as_bytes());
             out.push(b'"');
@@ -112,42 +121,80 @@ pub fn is_media_type(media: &str) -> bool {
 
 /// Reads a document into a delivery whose payload it is. Answers whether it is one; else the delivery is as it was.
 pub fn read(delivery: &mut Delivery) -> bool {
-    let Ok(document) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(&delivery.payload) else {
-        return false;
-    };
+    let body = std::mem::take(&mut delivery.payload);
+    let payload = read_document(delivery, &body);
+    let is_read = payload.is_some();
+    delivery.payload = payload.unwrap_or(body);
+    is_read
+}
+
+/// The payload of a document, whose attributes go into the delivery.
+fn read_document(delivery: &mut Delivery, body: &[u8]) -> Option<Vec<u8>> {
+    let Document(document) = serde_json::from_slice(body).ok()?;
     let text = |name: &str| document.get(name).and_then(|raw| scalar(raw.get()));
-    let (Some(_), Some(id), Some(_)) = (text("specversion"), text("id"), text("source")) else { return false };
+    let (Some(_), Some(id), Some(_)) = (text("specversion"), text("id"), text("source")) else { return None };
     let media = text("datacontenttype").unwrap_or_else(|| "application/json".to_owned());
-    let payload = match (document.get("data"), text("data_base64")) {
-        (_, Some(base64)) => match STANDARD.decode(base64) {
-            Ok(payload) => payload,
-            Err(_) => return false,
-        },
-        (Some(raw), None) => match serde_json::from_str::<String>(raw.get()) {
-            Ok(text) if !is_json(&media) => text.into_bytes(),
-            _ => raw.get().as_bytes().to_vec(),
-        },
+    let payload = match (document.get(DATA), text(DATA_BASE64)) {
+        (_, Some(base64)) => STANDARD.decode(base64).ok()?,
+        (Some(raw), None) if is_json(&media) => raw.get().as_bytes().to_vec(),
+        (Some(raw), None) => {
+            serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned()).into_bytes()
+        }
         (None, None) => Vec::new(),
     };
     delivery.id = Some(id);
     delivery.event_type = text("type");
-    if document.contains_key("datacontenttype") || document.contains_key("data") {
+    if document.contains_key("datacontenttype") || document.contains_key(DATA) {
         delivery.content_type = Some(media);
     }
-    for name in document.keys() {
-        let Some(value) = text(name) else { continue };
-        match name.as_str() {
-            "specversion" | "id" | "type" | "data" | "data_base64" | "datacontenttype" => {}
-            HEADERS => {
-                for (name, value) in serde_json::from_str::<Vec<(String, String)>>(&value).unwrap_or_default() {
-                    push_header(delivery, name.as_bytes(), value.as_bytes());
-                }
-            }
-            name => push_header(delivery, header_name(name).as_bytes(), value.as_bytes()),
+    for (name, raw) in &document {
+        if matches!(name.as_str(), "specversion" | "id" | "type" | "datacontenttype" | DATA | DATA_BASE64) {
+            continue;
+        }
+        let Some(value) = scalar(raw.get()) else { continue };
+        if name != HEADERS {
+            push_header(delivery, header_name(name).as_bytes(), value.as_bytes());
+            continue;
+        }
+        for (name, value) in serde_json::from_str::<Vec<(String, String)>>(&value).unwrap_or_default() {
+            push_header(delivery, name.as_bytes(), value.as_bytes());
         }
     }
-    delivery.payload = payload;
-    true
+    Some(payload)
+}
+
+/// The members of a document as they are written. What is inside the data isn't looked at: a sender makes that as large as it likes, and
+/// each value of it would be an allocation.
+struct Document<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'de> Deserialize<'de> for Document<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Document<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a CloudEvent")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut members, mut bytes) = (BTreeMap::new(), 0);
+        while let Some(name) = map.next_key::<String>()? {
+            let raw: &'de RawValue = map.next_value()?;
+            let is_data = name == DATA || name == DATA_BASE64;
+            bytes += name.len() + if is_data { 0 } else { raw.get().len() };
+            if bytes > ATTRIBUTES_BYTES_MAX {
+                return Err(A::Error::custom("its attributes are too large"));
+            }
+            members.insert(name, raw);
+        }
+        Ok(Document(members))
+    }
 }
 
 /// The header that an attribute was, or `ce-NAME` of one that others wrote.
@@ -170,13 +217,12 @@ fn header_name(attribute: &str) -> String {
     found.map_or_else(|| format!("ce-{attribute}"), |(_, header)| header.to_owned())
 }
 
-/// A text, a number or a truth value as text.
+/// A text, a number or a truth value as text; a number as it is written.
 fn scalar(raw: &str) -> Option<String> {
-    match serde_json::from_str(raw).ok()? {
-        serde_json::Value::String(text) => Some(text),
-        serde_json::Value::Number(number) => Some(number.to_string()),
-        serde_json::Value::Bool(flag) => Some(flag.to_string()),
-        _ => None,
+    match raw.as_bytes().first()? {
+        b'"' => serde_json::from_str(raw).ok(),
+        b'{' | b'[' | b'n' => None,
+        _ => Some(raw.to_owned()),
     }
 }
 
@@ -221,6 +267,7 @@ mod tests {
             (Some("application/json"), &b"{ \"n\": 1.10 }"[..]),
             (Some("application/json"), b"\"text\""),
             (Some("application/json"), b"no json"),
+            (Some("application/json"), b"\"\xff\""),
             (Some("text/plain; charset=utf-8"), "größe\n".as_bytes()),
             (Some("application/octet-stream"), &[0, 255, 7]),
             (None, b"\"a\""),
@@ -268,5 +315,28 @@ mod tests {
             read_back(br#"{"specversion":"1.0","id":"a","source":"/s","type":"t","n":7,"data":{"b":[]}}"#.to_vec());
         assert_eq!(other.payload, br#"{"b":[]}"#);
         assert!(other.headers.contains(&("ce-n".to_owned(), "7".to_owned())) && other.content_type.is_some());
+    }
+    #[test]
+    fn numbers_are_as_they_are_written_and_what_is_in_the_data_is_not_looked_at() {
+        let data = format!("[{}0]", "{\"a\":[]},".repeat(400_000));
+        let head = r#"{"specversion":"1.0","id":"a","source":"/s","n":1.10,"none":null,"more":{"b":1},"data":"#;
+        let delivery = read_back(format!("{head}{data}}}").into_bytes());
+        assert!(delivery.payload == data.as_bytes() && delivery.payload.len() > 3_000_000);
+        let named =
+            |name: &str| delivery.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+        assert_eq!((named("ce-n"), named("ce-none"), named("ce-more")), (Some("1.10"), None, None));
+    }
+
+    #[test]
+    fn a_document_with_too_many_attributes_or_too_large_ones_is_none() {
+        let head = r#"{"specversion":"1.0","id":"a","source":"/s""#;
+        let many: String = (0..40_000).map(|number| format!(r#","a{number}":1"#)).collect();
+        let large = format!(r#","type":"{}""#, "x".repeat(ATTRIBUTES_BYTES_MAX));
+        for attributes in [many, large] {
+            let body = format!("{head}{attributes},\"data\":1}}").into_bytes();
+            let mut delivery = Delivery::new(*b"t", "a", body.clone());
+            assert!(!read(&mut delivery));
+            assert!(delivery.payload == body && delivery.id.is_none() && delivery.headers.is_empty());
+        }
     }
 }

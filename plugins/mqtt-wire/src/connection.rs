@@ -1,6 +1,8 @@
 //! One connection: login, what the server says of itself, requests, signs of life.
 
 use std::cell::Cell;
+use std::thread;
+use std::time::Duration;
 
 use waybill_plugin::broker::{Address, Codes, Endpoint, Link, Session};
 use waybill_plugin::deadline::Deadline;
@@ -15,9 +17,12 @@ use crate::property::{
     MAXIMUM_PACKET, MAXIMUM_QOS, Properties, Property, REASON_TEXT, RECEIVE_MAXIMUM, RETAIN_AVAILABLE,
     SERVER_KEEP_ALIVE, SHARED_AVAILABLE,
 };
-use crate::reason::{self, OTHER_VERSION};
+use crate::reason::{self, OTHER_VERSION, REFUSED};
 use crate::write::{self, Connect};
 use crate::{Beat, Credentials, Incoming, Version};
+
+/// Before each login by the newer version. One that is cut may have met a server that is about to end, and one behind it too.
+const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::ZERO, Duration::from_millis(250)];
 
 /// How we log in.
 #[derive(Clone, Copy)]
@@ -75,7 +80,8 @@ impl Limits {
             let Property::Number(id, value) = property else { continue };
             match id {
                 RECEIVE_MAXIMUM => limits.receive_maximum = u16::try_from(value).unwrap_or(u16::MAX).max(1),
-                MAXIMUM_PACKET => limits.packet = (value as usize).min(write::BODY_BYTES_MAX),
+                // 0 is against the protocol, and no packet would be small enough.
+                MAXIMUM_PACKET if value > 0 => limits.packet = (value as usize).min(write::BODY_BYTES_MAX),
                 RETAIN_AVAILABLE => limits.retains = value != 0,
                 SHARED_AVAILABLE => limits.shares = value != 0,
                 SERVER_KEEP_ALIVE => limits.keep_alive = u16::try_from(value).ok(),
@@ -122,7 +128,8 @@ impl Connection {
     };
 
     /// Connects to one server and logs in; by the older version where it has to be and may be. What was `found` holds for the
-    /// connections that follow, so that a message looks the same on each of them.
+    /// connections that follow, so that a message looks the same on each of them. A server that only cuts us proves nothing: then
+    /// the older version is this connection's alone.
     ///
     /// # Errors
     /// Not reachable, of another protocol or version, or it refuses us.
@@ -138,8 +145,9 @@ impl Connection {
         let known = found.get().filter(|_| protocol == Protocol::Auto);
         let version = known.unwrap_or_else(|| protocol.first());
         let may_be_older = protocol == Protocol::Auto && version == Version::V5;
-        // One that is cut once may be about to end.
-        for is_last in [false, true] {
+        let mut says_so = false;
+        for pause in PAUSES {
+            thread::sleep(pause);
             let link = endpoint.connect(address, secure, deadline).await?;
             match Self::log_in(link, version, login, deadline).await? {
                 Opening::Ready(connection) => {
@@ -148,14 +156,20 @@ impl Connection {
                 }
                 Opening::Older(error) | Opening::Cut(error) if !may_be_older => return Err(error),
                 Opening::Cut(error) if known.is_some() => return Err(error),
-                Opening::Cut(_) if !is_last => {}
-                Opening::Older(_) | Opening::Cut(_) => break,
+                Opening::Cut(_) => {}
+                Opening::Older(_) => {
+                    says_so = true;
+                    break;
+                }
             }
         }
         let link = endpoint.connect(address, secure, deadline).await?;
         match Self::log_in(link, Version::V311, login, deadline).await? {
             Opening::Ready(connection) => {
-                found.set(Some(Version::V311));
+                warn_of_older(address, says_so);
+                if says_so {
+                    found.set(Some(Version::V311));
+                }
                 Ok(*connection)
             }
             Opening::Older(error) | Opening::Cut(error) => Err(error),
@@ -309,6 +323,16 @@ impl Connection {
     }
 }
 
+/// With the older version messages look otherwise, and nothing says whether they reach anybody: an operator has to hear of it.
+fn warn_of_older(server: &Address, says_so: bool) {
+    let why = if says_so {
+        "the server doesn't know MQTT 5: MQTT 3.1.1 is spoken for as long as this instance lives"
+    } else {
+        "the server ended each login by MQTT 5 without a word: this connection speaks MQTT 3.1.1; set `version` if the server has no other"
+    };
+    waybill_plugin::warn!([("server", server), ("code", "MQTT.VERSION")], "{why}");
+}
+
 enum Answer {
     LetIn(Limits),
     Older(PluginError),
@@ -322,7 +346,9 @@ fn let_in(packet: &Packet<'_>, version: Version) -> Result<Answer, PluginError> 
         _ => return Err(no_mqtt("it doesn't begin with CONNACK")),
     };
     let is_older = connected.is_older || version == Version::V311;
-    let number = if is_older { reason::of_older(connected.reason) } else { connected.reason };
+    // Some leave the properties out where they refuse, and it looks like the older version's; that has no code from 128 on.
+    let has_older_code = is_older && connected.reason < REFUSED;
+    let number = if has_older_code { reason::of_older(connected.reason) } else { connected.reason };
     if number == 0 {
         // Who answers a newer client so doesn't know what follows either.
         return if is_older && version == Version::V5 {
@@ -356,39 +382,5 @@ pub fn no_mqtt(what: &str) -> PluginError {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-    use super::*;
-    use waybill_plugin::transport::ErrorKind;
-
-    fn connected(reason: u8, is_older: bool, properties: &[u8]) -> Packet<'_> {
-        Packet::Connected(Connected { has_session: false, reason, is_older, properties })
-    }
-
-    #[test]
-    fn the_server_s_limits_are_taken() {
-        let packet = connected(0, false, b"\x21\0\x14\x27\0\x01\0\0\x25\0\x2a\0\x13\0\x1e\x24\0");
-        let Ok(Answer::LetIn(limits)) = let_in(&packet, Version::V5) else { panic!() };
-        assert_eq!((limits.receive_maximum, limits.packet), (20, 65_536));
-        assert_eq!((limits.retains, limits.shares, limits.has_acknowledgements), (false, false, false));
-        assert_eq!(limits.keep_alive, Some(30));
-        let Ok(Answer::LetIn(limits)) = let_in(&connected(0, true, &[]), Version::V311) else { panic!() };
-        assert_eq!((limits.receive_maximum, limits.retains, limits.has_acknowledgements), (u16::MAX, true, true));
-    }
-
-    #[test]
-    fn a_server_that_knows_only_the_older_version_is_told_from_one_that_refuses() {
-        for (packet, version, is_older) in [
-            (connected(1, true, &[]), Version::V5, true),
-            (connected(0x84, false, &[]), Version::V5, true),
-            (connected(0, true, &[]), Version::V5, true),
-        ] {
-            assert_eq!(matches!(let_in(&packet, version), Ok(Answer::Older(_))), is_older);
-        }
-        let refused = let_in(&connected(4, true, &[]), Version::V311).err().unwrap();
-        assert_eq!((refused.kind, refused.fault.code.as_str()), (ErrorKind::Denied, "MQTT.AUTH"));
-        let refused = let_in(&connected(0x89, false, b"\x1f\0\x04soon"), Version::V5).err().unwrap();
-        assert!(refused.kind == ErrorKind::Unavailable && refused.fault.reason.ends_with("it says: soon"));
-        assert_eq!(let_in(&Packet::Alive, Version::V5).err().unwrap().fault.code, "MQTT.PROTOCOL");
-    }
-}
+#[path = "connection_tests.rs"]
+mod tests;

@@ -26,6 +26,8 @@ pub enum Packet<'a> {
     Unsubscribed {
         /// The request's id.
         id: u16,
+        /// A reason code a filter; none in 3.1.1.
+        reasons: &'a [u8],
     },
     /// PINGRESP: a sign of life.
     Alive,
@@ -126,7 +128,7 @@ pub fn next(input: &[u8], version: Version) -> Result<Option<Frame<'_>>, Garbage
         3 => message(*first, body, version),
         4 => answer(body, version).map(Packet::Acknowledged),
         9 => subscribed(body, version),
-        11 => short(body).map(|(id, _)| Packet::Unsubscribed { id }),
+        11 => unsubscribed(body, version),
         13 => Some(Packet::Alive),
         14 if version == Version::V5 => ended(body),
         _ => return Err(Garbage("a packet that servers don't send")),
@@ -231,6 +233,12 @@ fn subscribed(body: &[u8], version: Version) -> Option<Packet<'_>> {
         rest = properties(rest)?.1;
     }
     (!rest.is_empty()).then_some(Packet::Subscribed { id, reasons: rest })
+}
+
+fn unsubscribed(body: &[u8], version: Version) -> Option<Packet<'_>> {
+    let (id, rest) = short(body)?;
+    let reasons = if version == Version::V5 { properties(rest).map(|(_, reasons)| reasons) } else { None };
+    Some(Packet::Unsubscribed { id, reasons: reasons.unwrap_or_default() })
 }
 
 fn ended(body: &[u8]) -> Option<Packet<'_>> {

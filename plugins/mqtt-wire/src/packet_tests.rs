@@ -29,7 +29,7 @@ fn each_packet_of_a_server_is_taken() {
         (b"\x40\x03\0\x07\x10", acknowledged(0x10, None)),
         (b"\x40\x09\0\x07\x87\x05\x1f\0\x02no", acknowledged(0x87, Some(&b"no"[..]))),
         (b"\x90\x05\0\x01\0\x01\x87", Packet::Subscribed { id: 1, reasons: &[1, 0x87] }),
-        (b"\xb0\x04\0\x02\0\0", Packet::Unsubscribed { id: 2 }),
+        (b"\xb0\x05\0\x02\0\0\x87", Packet::Unsubscribed { id: 2, reasons: &[0, 0x87] }),
         (b"\xd0\0", Packet::Alive),
         (b"\xe0\0", Packet::Ended { reason: 0, said: None }),
         (b"\xe0\x01\x8e", Packet::Ended { reason: 0x8e, said: None }),
@@ -37,6 +37,7 @@ fn each_packet_of_a_server_is_taken() {
     ] {
         assert_eq!(one(input, Version::V5), expected, "{}", input.escape_ascii());
     }
+    assert_eq!(one(b"\xb0\x02\0\x02", Version::V311), Packet::Unsubscribed { id: 2, reasons: &[] });
     assert_eq!(one(b"\x90\x04\0\x01\x01\x80", Version::V311), Packet::Subscribed { id: 1, reasons: &[1, 0x80] });
 }
 

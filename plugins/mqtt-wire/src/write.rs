@@ -5,8 +5,6 @@ use crate::property::{RECEIVE_MAXIMUM, SESSION_EXPIRY, push_length, push_number,
 
 /// Largest packet that the protocol has, without its head.
 pub const BODY_BYTES_MAX: usize = 268_435_455;
-/// Most bytes before a packet's body.
-const HEAD_BYTES_MAX: usize = 5;
 
 /// PINGREQ.
 pub const PING: [u8; 2] = [0xc0, 0];
@@ -87,31 +85,40 @@ pub struct Publish<'a> {
 }
 
 impl Publish<'_> {
+    /// Bytes behind the packet's length.
     fn body(&self) -> usize {
-        let properties = self.properties.map_or(0, |properties| properties.len() + HEAD_BYTES_MAX - 1);
+        let properties = self.properties.map_or(0, |properties| length_digits(properties.len()) + properties.len());
         4 + self.topic.len() + properties + self.payload.len()
     }
 
-    /// Bytes of the packet, at most: a few less where lengths are short.
+    /// Bytes of the packet.
     pub fn size(&self) -> usize {
-        HEAD_BYTES_MAX + self.body()
+        let body = self.body();
+        1 + length_digits(body) + body
     }
 
     /// Adds PUBLISH with quality of service 1. It has to fit into [`BODY_BYTES_MAX`].
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.size());
         out.push(0x30 | AT_LEAST_ONCE | if self.retain { RETAIN } else { 0 });
-        let mut digits = Vec::with_capacity(4);
-        if let Some(properties) = self.properties {
-            push_length(&mut digits, properties.len());
-        }
-        let properties = self.properties.unwrap_or_default();
-        push_length(out, 4 + self.topic.len() + digits.len() + properties.len() + self.payload.len());
+        push_length(out, self.body());
         push_text(out, self.topic.as_bytes());
         out.extend_from_slice(&self.id.to_be_bytes());
-        out.extend_from_slice(&digits);
-        out.extend_from_slice(properties);
+        if let Some(properties) = self.properties {
+            push_length(out, properties.len());
+            out.extend_from_slice(properties);
+        }
         out.extend_from_slice(self.payload);
+    }
+}
+
+/// Bytes that a length takes, seven bits in each.
+fn length_digits(length: usize) -> usize {
+    match length {
+        0..=0x7f => 1,
+        0x80..=0x3fff => 2,
+        0x4000..=0x1f_ffff => 3,
+        _ => 4,
     }
 }
 
@@ -214,11 +221,23 @@ mod tests {
         let mut out = Vec::new();
         message.write(&mut out);
         assert_eq!(out, b"\x33\x07\0\x01a\0\x07hi");
-        assert!(out.len() <= message.size());
+        assert_eq!(out.len(), message.size());
         out.clear();
         let message = Publish { properties: Some(b"\x26\0\x01a\0\0"), retain: false, ..message };
         message.write(&mut out);
         assert_eq!(out, b"\x32\x0e\0\x01a\0\x07\x06\x26\0\x01a\0\0hi");
-        assert!(out.len() <= message.size());
+        assert_eq!(out.len(), message.size());
+    }
+    #[test]
+    fn the_size_of_a_message_is_told_to_the_byte() {
+        for count in [0, 1, 117, 118, 127, 128, 16_370, 16_383, 16_384, 2_097_140, 2_097_152] {
+            let bytes = vec![0; count];
+            for (properties, payload) in [(None, &bytes[..]), (Some(&bytes[..]), b""), (Some(b""), &bytes)] {
+                let message = Publish { topic: "a", id: 7, retain: false, properties, payload };
+                let mut out = Vec::new();
+                message.write(&mut out);
+                assert_eq!(out.len(), message.size(), "{count}");
+            }
+        }
     }
 }

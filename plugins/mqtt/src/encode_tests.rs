@@ -132,3 +132,15 @@ fn a_reply_that_is_no_topic_and_an_end_in_time_are_kept() {
     assert!(all.contains(&Property::Pair(b"x-reply-to", b"answers/#")));
     assert!(all.contains(&Property::Number(MESSAGE_EXPIRY, 1)));
 }
+
+#[test]
+fn a_packet_as_large_as_the_server_takes_is_sent_and_one_byte_more_is_not() {
+    for version in [Version::V5, Version::V311] {
+        let size = written("{}", version, &message()).len();
+        for (packet, is_sent) in [(size, true), (size - 1, false)] {
+            let limits = Limits { packet, ..limits() };
+            let added = encoder("{}", version, &limits).add(&mut Vec::new(), &message(), 7);
+            assert_eq!(added.is_ok(), is_sent, "{version:?}");
+        }
+    }
+}

@@ -41,9 +41,9 @@ impl Transport for Mqtt {
         let connection = pool.connect(deadline).await?;
         let Config { common, own } = pool.config();
         let wire = connection.wire();
+        // How large a packet may be is each server's to say: the encoder of each connection goes by it.
         let opened = Opened {
             peer: Some(wire.version().name().to_owned()),
-            max_payload_bytes: u32::try_from(wire.limits().packet).ok(),
             max_concurrent_calls: common.connections,
             tick_every: Some(wire.beat.every().unwrap_or(own.keep_alive)),
             ..Opened::new()

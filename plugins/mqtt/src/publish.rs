@@ -5,6 +5,9 @@
 //! untried. A server that won't have a message may end the connection without saying which one it was: what was tried before
 //! goes alone, so that the one that is to blame costs its neighbours one attempt and no more.
 
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
 use waybill_mqtt_wire::packet::{Answer, Packet};
 use waybill_mqtt_wire::reason::{self, NO_SUBSCRIBERS, REFUSED};
 use waybill_mqtt_wire::write::PING;
@@ -42,7 +45,7 @@ pub(crate) async fn publish(
     let window = window.min(connection.wire().limits().receive_maximum);
     let (stream, encoder, incoming, beat) = connection.split();
     let mut flight = Flight::new(call, batch, encoder, window, config.own.no_subscribers);
-    let mut publishing = Publishing { flight: &mut flight, incoming, beat, is_held_back: false };
+    let mut publishing = Publishing::new(&mut flight, incoming, beat, bounds.silence);
     let lost = exchange(stream, &mut publishing, bounds).await.err().map(broken);
     flight.end(lost)
 }
@@ -54,15 +57,27 @@ struct Publishing<'a, 'b> {
     /// The server may hold acknowledgements back until it knows that the one before has come (Nagle's algorithm, which Mosquitto has
     /// by default). Our system tells it some 40 ms late, or at once beside something that we send.
     is_held_back: bool,
+    /// Milliseconds without an acknowledgement after which the batch is given up, whatever else the server says.
+    patience_ms: u32,
+    /// When a message was acknowledged last, or written to its end.
+    moved: Cell<Instant>,
+    /// Messages are on their way into the connection.
+    is_writing: Cell<bool>,
 }
 
-impl Side for Publishing<'_, '_> {
-    fn outgoing(&mut self) -> Vec<u8> {
-        if self.flight.call.cancelled() {
-            return Vec::new();
-        }
+impl<'a, 'b> Publishing<'a, 'b> {
+    fn new(flight: &'a mut Flight<'b>, incoming: &'a mut Incoming, beat: &'a mut Beat, patience_ms: u32) -> Self {
+        let (moved, is_writing) = (Cell::new(Instant::now()), Cell::new(false));
+        Self { flight, incoming, beat, is_held_back: false, patience_ms, moved, is_writing }
+    }
+
+    /// The next bytes to write: messages, or a sign of life where one is of use.
+    fn piece(&mut self) -> Vec<u8> {
         let mut chunk = self.flight.chunk();
-        if std::mem::take(&mut self.is_held_back) && chunk.is_empty() && self.waits() {
+        let is_held_back = std::mem::take(&mut self.is_held_back);
+        if !chunk.is_empty() {
+            self.is_writing.set(true);
+        } else if self.waits() && (is_held_back || self.beat.is_due()) {
             chunk.extend_from_slice(&PING);
         }
         if !chunk.is_empty() {
@@ -71,20 +86,48 @@ impl Side for Publishing<'_, '_> {
         chunk
     }
 
-    fn waits(&self) -> bool {
-        self.flight.under_way > 0
-    }
-
-    fn incoming(&mut self, bytes: Vec<u8>) -> Result<(), PluginError> {
-        self.is_held_back = bytes.len() <= HELD_BACK_BYTES;
+    fn take(&mut self, bytes: Vec<u8>) -> Result<(), PluginError> {
+        let (is_small, before) = (bytes.len() <= HELD_BACK_BYTES, self.flight.under_way);
         self.incoming.push(bytes);
         self.beat.heard();
         let flight = &mut *self.flight;
         while let Some(taken) = self.incoming.next(|packet| flight.take(packet))? {
             taken?;
         }
-        flight.tell_early();
+        // The answer to a sign of life is small, too: it must neither ask for the next one nor count as an acknowledgement.
+        if self.flight.under_way < before {
+            self.is_held_back = is_small;
+            self.moved.set(Instant::now());
+        }
         Ok(())
+    }
+}
+
+impl Side for Publishing<'_, '_> {
+    fn outgoing(&mut self) -> Vec<u8> {
+        if self.flight.call.cancelled() { Vec::new() } else { self.piece() }
+    }
+
+    fn waits(&self) -> bool {
+        self.flight.under_way > 0
+    }
+
+    fn incoming(&mut self, bytes: Vec<u8>) -> Result<(), PluginError> {
+        self.take(bytes)?;
+        self.flight.tell_early();
+        Ok(())
+    }
+
+    fn pulse(&self) -> Option<u32> {
+        [self.beat.every(), Some(self.patience_ms)].into_iter().flatten().min()
+    }
+
+    fn overdue(&self) -> bool {
+        // Nobody asks while a write is under way: patience begins behind it, however long a large message took.
+        if self.is_writing.take() {
+            self.moved.set(Instant::now());
+        }
+        self.waits() && self.moved.get().elapsed() > Duration::from_millis(u64::from(self.patience_ms))
     }
 }
 

@@ -109,3 +109,22 @@ fn an_acknowledgement_of_nothing_ends_the_connection() {
         assert_eq!(taken.unwrap_err().fault.code, "MQTT.PROTOCOL");
     }
 }
+
+#[test]
+fn signs_of_life_are_no_acknowledgements_and_ask_for_no_more_of_them() {
+    let (call, batch, mut encoder) = (call(), batch(&[1; 3]), encoder("{}"));
+    let mut flight = Flight::new(&call, &batch, &mut encoder, 10, NoSubscribers::Accept);
+    let (mut incoming, mut beat) = (Incoming::new(Version::V5), Beat::new(60));
+    let mut publishing = Publishing::new(&mut flight, &mut incoming, &mut beat, 50);
+    assert_eq!(ids(&publishing.piece()), [1, 2, 3]);
+    assert!(publishing.piece().is_empty() && !publishing.overdue());
+    publishing.take(b"\x40\x02\0\x01".to_vec()).unwrap();
+    assert_eq!(publishing.piece(), PING, "the others may be held back");
+    std::thread::sleep(Duration::from_millis(60));
+    publishing.take(b"\xd0\0".to_vec()).unwrap();
+    assert!(publishing.piece().is_empty(), "one sign of life an acknowledgement");
+    assert!(publishing.overdue(), "nothing was acknowledged in time");
+    assert_eq!(publishing.pulse(), Some(50));
+    publishing.take(b"\x40\x02\0\x02\x40\x02\0\x03".to_vec()).unwrap();
+    assert!(!publishing.overdue() && !publishing.waits());
+}

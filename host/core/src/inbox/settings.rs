@@ -64,6 +64,8 @@ pub struct SourceSettings {
     pub replays_in_order: bool,
     /// It settles by offsets: what is revoked is dropped, for it comes again as it lay there.
     pub by_offsets: bool,
+    /// It acknowledges in the order in which it brought (feature `ordered-acks`): one that isn't settled keeps all behind it.
+    pub ordered_acks: bool,
     /// It prolongs `settle-within` (feature `extend`).
     pub extends: bool,
     /// It has a place of its own for what is refused (feature `reject`).
@@ -89,6 +91,7 @@ impl SourceSettings {
             window_bytes: WINDOW_BYTES_DEFAULT as usize,
             replays_in_order: false,
             by_offsets: false,
+            ordered_acks: false,
             extends: false,
             rejects: false,
             settle_within: SETTLE_WITHIN_DEFAULT,

@@ -193,7 +193,7 @@ pub struct SourceFacts {
     /// Calls one lane runs at once. At 1, a pull that waits holds up what is to be settled.
     pub calls_per_lane: u32,
     /// Abilities by registered name that every open instance has: `nack`, `nack-delay`, `extend`, `reject`,
-    /// `ordered-groups`, `delivery-count`, `replays-in-order`, `resumes`. What isn't named, the host does itself.
+    /// `ordered-groups`, `delivery-count`, `replays-in-order`, `resumes`, `ordered-acks`. What isn't named, the host does itself.
     pub features: Vec<String>,
     /// The longest `settle-within` that an open instance told of its deliveries; none = none told any.
     pub settle_within: Option<Duration>,

@@ -67,6 +67,22 @@ async fn a_row_is_acknowledged_at_once_where_its_consumer_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_source_that_acknowledges_in_order_is_not_kept_by_one_that_fails() {
+    let world = World::new();
+    world.shop.set_features(&["extend", "ordered-acks"]);
+    let mut consumer = world.consumer();
+    consumer.retry.base_ms = 600_000;
+    let _host = world.start_consumer(consumer).await;
+    world.http.answer(|posted| Reply::status(if posted.id == "m-0" { 500 } else { 200 }));
+    for number in 0..61 {
+        world.shop.send(&format!("m-{number}"), "orders.paid", "1");
+    }
+    // All of them: the first is stored, and its acknowledgement goes before those of the others.
+    world.until_acknowledged(61).await;
+    assert_eq!(world.rows().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_broker_brings_a_few_times_more_only_is_stored_before_it_is_called() {
     let world = World::new();
     world.shop.set_max_deliveries(3);

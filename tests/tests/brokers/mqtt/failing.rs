@@ -7,6 +7,7 @@ use waybill_core::port::transport::{ErrorKind, Outcome, Transport};
 use waybill_testkit::mqtt::Server;
 use waybill_testkit::process::free_port;
 
+use super::fake::{Fake, LEVEL_5, LEVEL_311};
 use super::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,4 +65,37 @@ async fn an_idle_connection_gives_signs_of_life() {
     assert_eq!(acknowledged(&send(&transport, batch(0, 1, TOPIC)).await), 1);
     assert!(!server.log().contains("exceeded timeout"), "{}", server.log());
     transport.close(AMPLE).await;
+}
+
+/// Signs of life are no acknowledgements: the batch doesn't wait for as long as the server answers them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lives_and_acknowledges_nothing_is_given_up_in_time() {
+    let server = Fake::start(|_, _| true).await;
+    let config = json!({ "servers": [server.url()], "ack_timeout": "500ms", "keep_alive": "1s" });
+    let transport = open(settings(config)).await.unwrap();
+    let mut all = batch(0, 2, TOPIC);
+    all.iter_mut().for_each(|delivery| delivery.attempt = 1);
+    let outcomes = send(&transport, all).await;
+    assert_eq!(codes(&outcomes), ["retry MQTT.ACK_TIMEOUT"; 2]);
+}
+
+/// Nothing says that it knows no other version: it may have been about to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cuts_logins_for_a_while_is_spoken_to_by_the_newer_version() {
+    let server = Fake::start(|number, _| number >= 2).await;
+    open(settings(json!({ "servers": [server.url()] }))).await.unwrap();
+    assert_eq!(server.levels(), [LEVEL_5; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cuts_every_login_by_the_newer_version_is_asked_anew_at_each_connection() {
+    let server = Fake::start(|_, level| level == LEVEL_311).await;
+    let config = json!({ "servers": [server.url()], "ack_timeout": "500ms", "connections": 1 });
+    let transport = open(settings(config)).await.unwrap();
+    // It acknowledges nothing, so each call costs a connection.
+    for number in 0..2 {
+        send(&transport, batch(number, number + 1, TOPIC)).await;
+    }
+    let asked = [LEVEL_5, LEVEL_5, LEVEL_5, LEVEL_311];
+    assert_eq!(server.levels()[..8], [asked, asked].concat());
 }

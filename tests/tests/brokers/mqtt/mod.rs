@@ -3,6 +3,7 @@
 
 mod delivering;
 mod failing;
+mod fake;
 mod kill;
 mod refusing;
 mod support;

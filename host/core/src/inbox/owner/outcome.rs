@@ -206,9 +206,11 @@ impl InboxOwner {
     /// Whether a row that failed is acknowledged although its source has room.
     fn releases_failed(&self, seq: Seq) -> bool {
         let Some(entry) = self.entries.get(seq) else { return true };
-        let by_offsets = entry.source.and_then(|id| self.source_settings(id)).is_some_and(|source| source.by_offsets);
+        let source = entry.source.and_then(|id| self.source_settings(id));
+        // What it leaves unsettled there keeps all that came behind it, of other keys too.
+        let keeps_others = source.is_some_and(|source| source.by_offsets || source.ordered_acks);
         let consumer = entry.consumer.and_then(|id| self.config.settings.consumer(id));
-        by_offsets || consumer.is_some_and(|consumer| consumer.acknowledge_rows == AcknowledgeRows::AtOnce)
+        keeps_others || consumer.is_some_and(|consumer| consumer.acknowledge_rows == AcknowledgeRows::AtOnce)
     }
 
     /// A row that waits needn't keep its message, and those behind it may be called or not.

@@ -86,6 +86,8 @@ pub struct SourceAbilities {
     pub replays_in_order: bool,
     /// It settles by offsets.
     pub by_offsets: bool,
+    /// It acknowledges in the order in which it brought.
+    pub ordered_acks: bool,
     /// It prolongs `settle-within`.
     pub extends: bool,
     /// It has a place of its own for what is refused.
@@ -103,7 +105,7 @@ impl InboxOwner {
         let settings = Arc::make_mut(&mut self.config.settings);
         let Some(source_settings) = settings.sources.get_mut(usize::from(source.0)) else { return };
         source_settings.replays_in_order = can.replays_in_order;
-        source_settings.by_offsets = can.by_offsets;
+        (source_settings.by_offsets, source_settings.ordered_acks) = (can.by_offsets, can.ordered_acks);
         (source_settings.extends, source_settings.rejects) = (can.extends, can.rejects);
         source_settings.settle_within = can.settle_within.unwrap_or(source_settings.settle_within);
         let idle = self.entries.iter().filter(|entry| entry.source == Some(source) && entry.stage == Stage::Idle);

@@ -338,6 +338,7 @@ fn abilities(facts: &SourceFacts) -> SourceAbilities {
         replays_in_order,
         // Groups that are revoked as wholes and come again behind what was settled last.
         by_offsets: replays_in_order && facts.has("ordered-groups"),
+        ordered_acks: facts.has("ordered-acks"),
         extends: facts.has("extend"),
         rejects: facts.has("reject"),
         resumes: facts.has("resumes"),
