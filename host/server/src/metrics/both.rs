@@ -78,4 +78,9 @@ impl HistogramFn for Handles<Histogram> {
         self.0.record(value);
         self.1.record(value);
     }
+
+    fn record_many(&self, value: f64, count: usize) {
+        self.0.record_many(value, count);
+        self.1.record_many(value, count);
+    }
 }
