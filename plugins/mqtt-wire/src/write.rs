@@ -232,7 +232,9 @@ mod tests {
     fn the_size_of_a_message_is_told_to_the_byte() {
         for count in [0, 1, 117, 118, 127, 128, 16_370, 16_383, 16_384, 2_097_140, 2_097_152] {
             let bytes = vec![0; count];
-            for (properties, payload) in [(None, &bytes[..]), (Some(&bytes[..]), b""), (Some(b""), &bytes)] {
+            for (properties, payload) in
+                [(None, &bytes[..]), (Some(&bytes[..]), &b""[..]), (Some(&b""[..]), &bytes[..])]
+            {
                 let message = Publish { topic: "a", id: 7, retain: false, properties, payload };
                 let mut out = Vec::new();
                 message.write(&mut out);

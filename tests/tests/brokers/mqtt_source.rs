@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use waybill_core::port::kv::KvQuota;
-use waybill_core::port::source::{Disposition, Settled, Source, SourceWants};
+use waybill_core::port::source::{Disposition, Pulled, Settled, Source, SourceWants};
 use waybill_core::port::transport::{ErrorKind, Fault, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_sandbox::{EndpointSpec, MemoryKv, WasmSource};
-use waybill_testkit::mqtt::{Options, Server};
-use waybill_tests::source::{self, WANTS, attribute, ids, pull, pull_all, settle};
+use waybill_testkit::mqtt::{Durable, Options, Server};
+use waybill_testkit::outage::Broker as _;
+use waybill_tests::source::{self, WANTS, attribute, ids, pull, pull_all, settle, try_settle};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 
 const PLUGIN: &str = "mqtt-source";
 const TOPIC: &str = "orders.created";
+/// Pulls until what was sent has come, or never does.
+const PULLS_MAX: usize = 600;
 
 /// Settings for the topic at this server, with more configuration.
 fn settings(server: &Server, more: &Value) -> EndpointSpec {
@@ -27,9 +30,22 @@ async fn open(server: &Server, more: Value) -> Arc<WasmSource> {
     source::open(PLUGIN, settings(server, &more), WANTS).await.expect("opens")
 }
 
+/// What a source brings that may be opening again; none behind a pause.
+async fn try_pull(source: &WasmSource) -> Option<Pulled> {
+    let pulled = source.pull(0, 50, 1 << 20, Duration::from_millis(200)).await.ok();
+    if pulled.is_none() {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    pulled
+}
+
 /// Sends messages by the bundled transport.
 async fn send_orders(server: &Server, from: u64, to: u64, more: Value) {
-    let mut config = json!({ "servers": [server.url()] });
+    send_to(&server.url(), from, to, more).await;
+}
+
+async fn send_to(url: &str, from: u64, to: u64, more: Value) {
+    let mut config = json!({ "servers": [url] });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let transport = transport::open("mqtt", transport::settings("orders-mqtt", config)).await.expect("opens");
     let outcomes = send(&transport, batch(from, to, TOPIC)).await;
@@ -133,12 +149,15 @@ async fn retained_messages_come_as_the_operator_says() {
         other.retain(TOPIC, b"21.5", &[("id", "r1")]).await.unwrap();
         for expected in [first, second] {
             let source = open(&server, json!({ "retained": retained, "version": version })).await;
-            let pulled = pull(&source, 50).await;
-            assert_eq!(pulled.deliveries.len(), expected, "{retained} {version}");
-            for delivery in &pulled.deliveries {
+            // Behind what was retained: all of that has come, or none of it does.
+            other.publish(TOPIC, b"marker", &[]).await.unwrap();
+            let (session, all) = pull_all(&source, expected + 1).await;
+            let (marker, kept) = all.split_last().unwrap();
+            assert_eq!((&marker.payload[..], kept.len()), (&b"marker"[..], expected), "{retained} {version}");
+            for delivery in kept {
                 assert!(delivery.headers.contains(&("mqtt-retain".to_owned(), "true".to_owned())));
             }
-            settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
+            settle(&source, session, &all, &Disposition::Ack).await;
             source.close(AMPLE).await;
         }
     }
@@ -152,11 +171,14 @@ async fn a_group_shares_and_each_message_comes_to_one() {
     assert_eq!(first.facts().features, ["extend", "ordered-acks"]);
     send_orders(&server, 0, 20, json!({})).await;
     let mut all = Vec::new();
-    while all.len() < 20 {
+    for _ in 0..PULLS_MAX {
         for source in [&first, &second] {
             let pulled = pull(source, 50).await;
             settle(source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
             all.extend(pulled.deliveries);
+        }
+        if all.len() >= 20 {
+            break;
         }
     }
     let mut ids = ids(&all);
@@ -189,10 +211,13 @@ async fn a_payload_that_is_too_large_is_told_by_its_size_and_the_rest_comes() {
         other.publish(TOPIC, &payload, &[]).await.unwrap();
     }
     let mut all = Vec::new();
-    while all.len() < 4 {
+    for _ in 0..PULLS_MAX {
         let pulled = source.pull(0, 50, 100_000, Duration::from_millis(200)).await.unwrap();
         settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
         all.extend(pulled.deliveries);
+        if all.len() >= 4 {
+            break;
+        }
     }
     let sizes: Vec<_> = all.iter().map(|delivery| (delivery.omitted, delivery.payload.len())).collect();
     assert_eq!(sizes, [(Some(200_000), 0), (None, 5), (Some(17 * 1024 * 1024), 0), (None, 4)]);
@@ -209,11 +234,14 @@ async fn a_lost_connection_is_told_and_what_was_in_hand_comes_again() {
     let mut revoked = Vec::new();
     let mut again = Vec::new();
     let mut session = 0;
-    while again.len() < 3 {
-        let Ok(pulled) = source.pull(0, 50, 1 << 20, Duration::from_millis(200)).await else { continue };
+    for _ in 0..PULLS_MAX {
+        let Some(pulled) = try_pull(&source).await else { continue };
         revoked.extend(pulled.notices.revoked);
         again.extend(pulled.deliveries);
         session = pulled.session;
+        if again.len() >= 3 {
+            break;
+        }
     }
     assert_eq!((revoked, ids(&again)), (vec!["waybill-orders".to_owned()], vec!["m0", "m1", "m2"]));
     assert!(again.iter().all(|delivery| delivery.redelivered));
@@ -240,8 +268,8 @@ async fn retained_messages_that_waited_at_the_server_come_after_a_cut() {
         server.restart().await.unwrap();
         // By 3.1.1 a message has no properties, so they are told apart by their topics.
         let mut topics = std::collections::BTreeSet::new();
-        for _ in 0..600 {
-            let Ok(pulled) = source.pull(0, 50, 1 << 20, Duration::from_millis(200)).await else { continue };
+        for _ in 0..PULLS_MAX {
+            let Some(pulled) = try_pull(&source).await else { continue };
             settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
             topics.extend(pulled.deliveries.into_iter().map(|delivery| delivery.topic));
             if topics.len() == 50 {
@@ -279,8 +307,8 @@ async fn a_session_that_the_server_has_forgotten_is_told() {
         }
         server.restart().await.unwrap();
         let mut times = None;
-        for _ in 0..600 {
-            let Ok(pulled) = source.pull(0, 50, 1 << 20, Duration::from_millis(100)).await else { continue };
+        for _ in 0..PULLS_MAX {
+            let Some(pulled) = try_pull(&source).await else { continue };
             times = attribute(&pulled.notices.attributes, "made-anew").map(str::to_owned);
             if times.is_some() {
                 break;
@@ -314,4 +342,54 @@ async fn a_probe_leaves_the_session_alone() {
     let (session, all) = pull_all(&source, 1).await;
     assert_eq!((ids(&all), all[0].redelivered), (vec!["m0"], false));
     assert_eq!(settle(&source, session, &all, &Disposition::Ack).await, [Settled::Done]);
+}
+
+/// Mosquitto keeps a thousand messages for a client that is away unless `max_queued_messages` says otherwise, and acknowledges the others to
+/// their senders all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_drops_by_its_default_was_acknowledged_and_never_comes() {
+    let options = Options { config: "max_queued_messages 1000".to_owned(), ..Options::default() };
+    let server = Server::start_with(options).await.unwrap();
+    open(&server, json!({})).await.close(AMPLE).await;
+    let mut other = server.client().await.unwrap();
+    for number in 0..1_500 {
+        let id = format!("m{number}");
+        assert_eq!(other.publish(TOPIC, b"21.5", &[("id", id.as_str())]).await.unwrap(), 0);
+    }
+    let source = open(&server, json!({})).await;
+    let (mut come, mut quiet) = (0, 0);
+    for _ in 0..PULLS_MAX {
+        let pulled = pull(&source, 50).await;
+        settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
+        come += pulled.deliveries.len();
+        quiet = if pulled.deliveries.is_empty() { quiet + 1 } else { 0 };
+        if quiet == 5 {
+            break;
+        }
+    }
+    assert!((900..=1_100).contains(&come), "{come} of 1500 came");
+}
+
+/// RabbitMQ's MQTT, with a durable queue behind the session: what it has acknowledged is there behind a `kill -9`, and comes again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_loses_nothing_of_a_durable_session() {
+    let mut server = Durable::start().await.unwrap();
+    let config = json!({ "servers": [server.url()], "topics": [TOPIC] });
+    let source = source::open(PLUGIN, transport::settings("orders", config), WANTS).await.unwrap();
+    send_to(&server.url(), 0, 100, json!({})).await;
+    let (session, first) = pull_all(&source, 20).await;
+    settle(&source, session, &first[..5], &Disposition::Ack).await;
+    server.kill().await.unwrap();
+    server.restart().await.unwrap();
+    let mut come: std::collections::BTreeSet<_> = ids(&first[..5]).into_iter().map(str::to_owned).collect();
+    for _ in 0..PULLS_MAX {
+        let Some(pulled) = try_pull(&source).await else { continue };
+        // Of a session that is over they come again.
+        let _ = try_settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
+        come.extend(ids(&pulled.deliveries).into_iter().map(str::to_owned));
+        if come.len() == 100 {
+            break;
+        }
+    }
+    assert_eq!(come.len(), 100, "{come:?}");
 }

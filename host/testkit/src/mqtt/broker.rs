@@ -43,6 +43,11 @@ impl Durable {
         };
         Ok(Self { server: rabbitmq::Server::start_with(options).await?, port })
     }
+
+    /// `mqtt://127.0.0.1:PORT`, the same after a restart.
+    pub fn url(&self) -> String {
+        format!("mqtt://127.0.0.1:{}", self.port)
+    }
 }
 
 #[async_trait]

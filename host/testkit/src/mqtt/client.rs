@@ -146,8 +146,12 @@ impl Client {
         loop {
             let (first, body) = match self.early.is_empty() {
                 false => self.early.remove(0),
-                true => match timeout(wait, self.packet()).await {
-                    Ok(packet) => packet?,
+                // Of a packet that has begun nothing may be left unread, or what follows is read from its middle.
+                true => match timeout(wait, self.stream.read_u8()).await {
+                    Ok(first) => {
+                        let rest = timeout(ANSWER_TIME_MAX, self.packet_behind(first?)).await;
+                        rest.map_err(|_| io::Error::other("a packet didn't come to its end in time"))??
+                    }
                     Err(_) => return Ok(None),
                 },
             };
@@ -207,6 +211,11 @@ impl Client {
 
     async fn packet(&mut self) -> io::Result<(u8, Vec<u8>)> {
         let first = self.stream.read_u8().await?;
+        self.packet_behind(first).await
+    }
+
+    /// The packet whose first byte was read.
+    async fn packet_behind(&mut self, first: u8) -> io::Result<(u8, Vec<u8>)> {
         let (mut size, mut shift) = (0_usize, 0);
         loop {
             let byte = self.stream.read_u8().await?;
