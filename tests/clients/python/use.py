@@ -11,7 +11,7 @@ sys.path.insert(0, sys.argv[1])
 from waybill_client import Client  # noqa: E402
 from waybill_client.api.dead_letters import list_dead_letters, replay_dead_letter, show_dead_letter  # noqa: E402
 from waybill_client.api.messages import enqueue, show_message  # noqa: E402
-from waybill_client.models import DeadLetterMessage, Message, NewMessage, Problem, Replay, ReplayedDeadLetterMessage  # noqa: E402
+from waybill_client.models import DeadLetterMessage, Message, NewMessage, Problem, ReplayedDeadLetterMessage  # noqa: E402
 
 client = Client(base_url=sys.argv[2])
 sent = enqueue.sync_detailed(client=client, body=NewMessage(topic=sys.argv[3], id="by-python", payload={"order": 1}))
@@ -24,7 +24,7 @@ while not (listed := list_dead_letters.sync(client=client)).items:
 assert [type(item) for item in listed.items] == [DeadLetterMessage], listed
 dead = show_dead_letter.sync("by-python", client=client)
 assert isinstance(dead, DeadLetterMessage) and dead.id == "by-python", dead
-replayed = replay_dead_letter.sync("by-python", client=client, body=Replay())
+replayed = replay_dead_letter.sync("by-python", client=client)
 assert isinstance(replayed, ReplayedDeadLetterMessage), replayed
 
 missing = show_message.sync("nobody", client=client)

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 type Schemas = Map<String, Value>;
 
 const REFERENCE: &str = "#/components/schemas/";
+/// Media type of plugins' components.
+const COMPONENT: &str = "application/wasm";
 /// Keywords whose members are schemas that are held against one value.
 const COMBINING: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
@@ -46,6 +48,7 @@ pub(super) fn refine(document: &mut Value) {
         one_payload(schemas);
     }
     bare_references(document);
+    plain_bodies(document);
     bound_requests(document);
     drop_unused(document);
 }
@@ -166,6 +169,34 @@ fn bare_references(node: &mut Value) {
     }
 }
 
+/// A body that may be left out is described by what it is when it is there, and says that it may: clients that are made of "that, or null" send
+/// something in any case. A component is bytes, not a list of numbers.
+fn plain_bodies(document: &mut Value) {
+    for operation in operations_mut(document) {
+        let Some(body) = operation.get_mut("requestBody").and_then(Value::as_object_mut) else { continue };
+        let mut is_optional = !body.contains_key("required");
+        let contents = body.get_mut("content").and_then(Value::as_object_mut);
+        for (media, content) in contents.into_iter().flatten() {
+            let Some(schema) = content.get_mut("schema") else { continue };
+            if media == COMPONENT {
+                *schema = json!({ "type": "string", "format": "binary" });
+            } else if let Some(plain) = without_null(schema) {
+                *schema = plain;
+                is_optional = true;
+            }
+        }
+        if is_optional {
+            body.insert("required".to_owned(), false.into());
+        }
+    }
+}
+
+/// What else a value may be than null, if it is that or null.
+fn without_null(schema: &Value) -> Option<Value> {
+    let [something, null] = schema.get("oneOf")?.as_array()?.as_slice() else { return None };
+    (*null == json!({ "type": "null" })).then(|| something.clone())
+}
+
 /// Says of requests' texts what the host refuses.
 fn bound_requests(document: &mut Value) {
     let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
@@ -179,9 +210,7 @@ fn bound_requests(document: &mut Value) {
             bound_members(schema);
         }
     }
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
-    for operation in items.flat_map(|item| item.values_mut()) {
+    for operation in operations_mut(document) {
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             let in_path = parameter.get("in").is_some_and(|place| place == "path");
@@ -199,6 +228,13 @@ fn bound_requests(document: &mut Value) {
 fn operations(document: &Value) -> impl Iterator<Item = &Value> {
     let paths = document.get("paths").and_then(Value::as_object);
     paths.into_iter().flat_map(Map::values).filter_map(Value::as_object).flat_map(Map::values)
+}
+
+/// Every operation of the document, to be changed.
+fn operations_mut(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
+    items.flat_map(|item| item.values_mut())
 }
 
 /// Adds the names of all components that a part of the document mentions, and of those that these mention.
