@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX};
+
+use crate::limits::WORKER_BYTES_MAX;
 
 type Schemas = Map<String, Value>;
 
@@ -33,12 +36,16 @@ const NEVER_EMPTY: [&str; 14] = [
 /// A request that has a wrong one of these isn't refused: each gets an answer of its own.
 const ANSWERED_APART: &str = "SettleItem";
 /// Members and parameters of requests that have a form besides. A control character is in none of them.
-const PATTERNS: [(&str, &str); 4] = [
+const PATTERNS: [(&str, &str); 5] = [
     ("tenant", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("hash", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("worker_id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("sha256", "^(sha256:)?[0-9A-Fa-f]{64}$"),
+    ("payload_sha", "^[0-9A-Fa-f]{64}$"),
 ];
+/// Members and parameters of requests that are refused above so many bytes, and so above so many characters.
+const LENGTHS: [(&str, usize); 3] =
+    [("tenant", TENANT_BYTES_MAX), ("worker_id", WORKER_BYTES_MAX), ("hash", REQUEST_HASH_BYTES_MAX)];
 
 /// Puts the document that was made of the types into its last form.
 pub(super) fn refine(document: &mut Value) {
@@ -46,6 +53,7 @@ pub(super) fn refine(document: &mut Value) {
         list_by_reference(schemas);
         name_variants(schemas);
         one_payload(schemas);
+        edited_message(schemas);
     }
     bare_references(document);
     plain_bodies(document);
@@ -142,6 +150,19 @@ fn one_payload(schemas: &mut Schemas) {
     {
         bytes.insert("type".to_owned(), "string".into());
         bytes.insert("format".to_owned(), "byte".into());
+    }
+}
+
+/// An edit has the fields of a message, none of them required; what caused the copy is the dead letter.
+fn edited_message(schemas: &mut Schemas) {
+    let message = schemas.get("NewMessage").and_then(|message| message.get("properties")).and_then(Value::as_object);
+    let Some(mut members) = message.cloned() else { return };
+    members.remove("causation_id");
+    if let Some(Value::Object(edit)) = schemas.get_mut("EditMessage") {
+        edit.remove("allOf");
+        edit.insert("type".to_owned(), "object".into());
+        edit.insert("additionalProperties".to_owned(), false.into());
+        edit.insert("properties".to_owned(), members.into());
     }
 }
 
@@ -275,6 +296,9 @@ fn bound(schema: &mut Value, name: &str, in_path: bool) {
     }
     if let Some((_, pattern)) = PATTERNS.iter().find(|(of, _)| *of == name) {
         schema.entry("pattern").or_insert(json!(pattern));
+    }
+    if let Some((_, length)) = LENGTHS.iter().find(|(of, _)| *of == name) {
+        schema.entry("maxLength").or_insert(json!(length));
     }
 }
 

@@ -205,6 +205,21 @@ fn forms_of_texts_are_those_that_the_host_reads() {
     ] {
         assert_eq!(valid("PluginReload", json!({ "sha256": sha256 })), is_right, "{sha256}");
     }
+    for (sha256, is_right) in [(digest, true), (&digest[1..], false), ("sha256:", false)] {
+        assert_eq!(valid("CheckDedup", json!({ "target": "a", "payload_sha": sha256 })), is_right, "{sha256}");
+    }
+    for (length, is_right) in [(128, true), (129, false)] {
+        assert_eq!(valid("BeginKey", json!({ "key": "k", "hash": "h".repeat(length) })), is_right, "{length}");
+        assert_eq!(valid("Claim", json!({ "worker_id": "w".repeat(length) })), is_right, "{length}");
+    }
+    for (edit, is_right) in [
+        (json!({}), true),
+        (json!({ "payload": {"order": 2}, "key": null }), true),
+        (json!({ "causation_id": "c" }), false),
+        (json!({ "topik": "bus:a" }), false),
+    ] {
+        assert_eq!(valid("EditMessage", edit.clone()), is_right, "{edit}");
+    }
     for (worker, is_right) in [("w-1", true), ("Ä ö", true), ("", false), ("a\u{7}b", false), ("a\u{85}b", false)] {
         assert_eq!(valid("Claim", json!({ "worker_id": worker })), is_right, "{worker:?}");
     }
