@@ -35,6 +35,32 @@ pub fn node_and_packages(name: &str) -> (PathBuf, PathBuf) {
     found.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Something of everything that needs no broker.
+const CONFIG: &str = r#"
+[store]
+url = "surrealkv://./data"
+[outbox]
+backoff = { base_ms = 10 }
+[[route]]
+match = "bus:work.**"
+transport = "external"
+dedup = "payload"
+[[route]]
+match = "http:**"
+transport = "http"
+[transport.http]
+plugin = "http"
+allow = { http = ["http://127.0.0.1:*"] }
+[transport.nowhere]
+plugin = "noop"
+[relay.copies]
+match = "task.**"
+transport = "nowhere"
+topic = "bus:{stream}"
+[saga]
+approval_key = "file:./key"
+"#;
+
 /// A host, a topic that is refused, and the document beside them.
 struct Scene {
     host: Host,
@@ -47,8 +73,8 @@ struct Scene {
 impl Scene {
     async fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = "[store]\nurl = \"surrealkv://./data\"\n";
-        let (host, api) = Host::ready(&Launch::prepare(binary().unwrap(), dir.path(), config).unwrap()).await.unwrap();
+        std::fs::write(dir.path().join("key"), "0123456789abcdef0123456789abcdef").unwrap();
+        let (host, api) = Host::ready(&Launch::prepare(binary().unwrap(), dir.path(), CONFIG).unwrap()).await.unwrap();
         let document = dir.path().join("openapi.json");
         std::fs::write(&document, api.get("/openapi.json", &[]).await.unwrap().body.to_string()).unwrap();
         let topic = format!("{}/refuse", receiver().await);
@@ -66,7 +92,7 @@ pub async fn run(command: &mut Command) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_made_for_python_sends_reads_and_replays() {
+async fn a_client_made_for_python_asks_for_everything_and_knows_each_answer() {
     let requirements = client("python/requirements.txt");
     let programs = toolchains::environment(&tools("openapi-python"), &requirements, None);
     let programs = programs.unwrap_or_else(|error| panic!("{error}"));
