@@ -9,7 +9,6 @@ Every message it is done with is a line of JSON on stdout.
 """
 
 import argparse
-import base64
 import http.client
 import json
 import os
@@ -21,52 +20,15 @@ import time
 import urllib.error
 import urllib.request
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
+# What the host is called with.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "clients" / "python"))
+from waybill import Refused, Unanswered, Waybill, Worker, payload_of  # noqa: E402
 
 RECEIPT_BYTES_MAX = 1024
 # The host didn't answer, or nothing that can be read.
-HOST_FAILED = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
-
-
-class Refused(Exception):
-    """The host doesn't take a request: it would refuse it again."""
-
-
-class Waybill:
-    """The three calls of a worker."""
-
-    def __init__(self, url, token, worker_id):
-        self.url, self.token, self.worker_id = url.rstrip("/"), token, worker_id
-
-    def call(self, path, body):
-        headers = {"content-type": "application/json"}
-        if self.token:
-            headers["authorization"] = "Bearer " + self.token
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            if 400 <= error.code < 500 and error.code not in (408, 425, 429):
-                raise Refused(f"{path}: {error.code} {error.read().decode(errors='replace')}") from error
-            raise
-
-    def claim(self, limit, lease_ms, topic, wait_ms):
-        ask = {"worker_id": self.worker_id, "limit": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
-        return self.call("/v1/outbox/claim", {**ask, **({"topic": topic} if topic else {})})["items"]
-
-    def check_dedup(self, item):
-        ask = {"target": item["target"], "payload_sha": item["payload_sha256"], "tenant": item["tenant"]}
-        return self.call("/v1/outbox/check-dedup", ask)["first"]
-
-    def settle(self, item, result, **more):
-        """What became of it. A settlement that the store didn't answer is tried again: it is applied at most once."""
-        one = {"id": item["id"], "tenant": item["tenant"], "token": item["token"], "result": result, **more}
-        for pause in (0.2, 1, 5, None):
-            answer = self.call("/v1/outbox/settle", {"worker_id": self.worker_id, "items": [one]})["items"][0]
-            if answer["result"] != "outbox_flush_db_error" or pause is None:
-                return answer
-            time.sleep(pause)
+HOST_FAILED = (Unanswered, ValueError, LookupError, TypeError)
 
 
 class StoreError(Exception):
@@ -79,10 +41,8 @@ class StoreError(Exception):
 
 def write(store, item):
     """Writes a message to the store; the memory's id. The message's id makes a second write of it harmless."""
-    if "payload" in item:
-        body = json.dumps(item["payload"]).encode()
-    else:
-        body = base64.b64decode(item["payload_base64"])
+    payload = payload_of(item)
+    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     headers = {"content-type": item.get("content_type") or "application/json", "idempotency-key": item["id"]}
     try:
         with urllib.request.urlopen(urllib.request.Request(store, body, headers), timeout=300) as answer:
@@ -106,13 +66,13 @@ def backoff_seconds(retry_count, base, most, jitter):
     return max(0.001, min(base * 2**retry_count, most) * (1 + random.uniform(-jitter, jitter)))
 
 
-def handle(waybill, args, item):
+def handle(worker, args, item):
     """Delivers one message; its result code and more, for the log."""
-    first = waybill.check_dedup(item)
+    first = worker.check_dedup(item)
     if first:
-        answer = waybill.settle(item, "ack", receipt=first["receipt"].get("broker_ref"))
+        answer = worker.settle(item, "ack", receipt=first["receipt"].get("broker_ref"))
         return ("outbox_flush_dedup_hit" if answer["applied"] else answer["result"]), {"first": first["id"]}
-    renewed = waybill.settle(item, "renew")
+    renewed = worker.settle(item, "renew")
     if not renewed["applied"]:
         return renewed["result"], {"state": renewed.get("state")}
     try:
@@ -121,34 +81,34 @@ def handle(waybill, args, item):
         fault = {"code": error.code, "reason": error.reason}
         retry = item["retry_count"] + 1
         if error.permanent or retry >= args.max_retries:
-            answer = waybill.settle(item, "dead", error=fault)
+            answer = worker.settle(item, "dead", error=fault)
         else:
             wait = backoff_seconds(retry, args.base_seconds, args.max_seconds, args.jitter)
             at = datetime.now(timezone.utc) + timedelta(seconds=wait)
-            answer = waybill.settle(item, "nack", error=fault, next_attempt_at=at.isoformat())
+            answer = worker.settle(item, "nack", error=fault, next_attempt_at=at.isoformat())
         return answer["result"], {"error": error.reason}
     # So that the ack doesn't come after the end of the lease.
-    renewed = waybill.settle(item, "renew")
+    renewed = worker.settle(item, "renew")
     if not renewed["applied"]:
         return renewed["result"], {"state": renewed.get("state"), "memory_id": memory_id}
-    answer = waybill.settle(item, "ack", receipt=memory_id)
+    answer = worker.settle(item, "ack", receipt=memory_id)
     return answer["result"], {"memory_id": memory_id, "state": answer.get("state")}
 
 
-def release(waybill, item):
+def release(worker, item):
     """Gives a message back; if the host isn't there, the end of the lease does."""
     try:
-        waybill.settle(item, "release")
+        worker.settle(item, "release")
     except (Refused, *HOST_FAILED) as error:
         print(f"{item['id']} isn't given back: {error!r}", file=sys.stderr)
 
 
-def run(waybill, args):
+def run(worker, args):
     stopping = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
     while not stopping:
         try:
-            items = waybill.claim(args.limit, args.lease_ms, args.topic, args.wait_ms)
+            items = worker.claim(args.limit, args.wait_ms)
         except Refused as error:
             sys.exit(f"the host refuses {error}")
         except HOST_FAILED as error:
@@ -157,16 +117,16 @@ def run(waybill, args):
             continue
         for item in items:
             if stopping:
-                release(waybill, item)
+                release(worker, item)
                 continue
             try:
-                result, more = handle(waybill, args, item)
+                result, more = handle(worker, args, item)
             except Refused as error:
                 result, more = "refused_by_host", {"error": str(error)}
             except HOST_FAILED as error:
                 # Nobody knows; the lease ends and the message comes again.
                 result, more = "outbox_flush_db_timeout", {"error": repr(error)}
-            line = {"worker": waybill.worker_id, "id": item["id"], "attempt": item["attempt"], "result": result, **more}
+            line = {"worker": worker.worker_id, "id": item["id"], "attempt": item["attempt"], "result": result, **more}
             print(json.dumps(line), flush=True)
 
 
@@ -189,7 +149,7 @@ def main():
     if args.token_file:
         with open(args.token_file, encoding="utf-8") as file:
             token = file.read().strip()
-    run(Waybill(args.url, token, args.worker_id), args)
+    run(Worker(Waybill(args.url, token), args.worker_id, args.topic, args.lease_ms), args)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,7 @@ impl From<DeadRow> for FailedRowView {
 #[serde(deny_unknown_fields)]
 pub struct ReplayRows {
     /// Keys of rows, at most 1,000.
+    #[schema(min_items = 1, max_items = 1000)]
     pub ids: Vec<String>,
     /// Why, for the audit; up to 2,000 bytes.
     #[serde(default)]

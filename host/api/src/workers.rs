@@ -84,6 +84,7 @@ pub struct SettleBody {
     #[serde(default)]
     pub tenant: Option<String>,
     /// 1 to 1,000 messages, each on its own.
+    #[schema(min_items = 1, max_items = 1000)]
     pub items: Vec<SettleItemBody>,
 }
 

@@ -30,7 +30,7 @@ check(dead.data, dead.error);
 // The tag tells which it is, and with it what it has.
 if (dead.data.kind === "message") check(dead.data.topic === `http:${topic}`, dead.data);
 else throw new Error(dead.data.kind);
-const replayed = await client.POST("/v1/dead-letters/{id}/replay", { params: { path: { id: "by-typescript" } }, body: {} });
+const replayed = await client.POST("/v1/dead-letters/{id}/replay", { params: { path: { id: "by-typescript" } } });
 check(replayed.data?.kind === "message", replayed.error);
 
 const missing = await client.GET("/v1/messages/{id}", { params: { path: { id: "nobody" } } });

@@ -1,5 +1,5 @@
 //! Clients that others' tools make of `/openapi.json`, with all that these tools need pinned in `tests/clients`: generated, compiled, and used
-//! against a running host.
+//! against a running host. A linter has nothing to say of the document.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -24,6 +24,43 @@ fn tools(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("toolchains").join(name)
 }
 
+/// Node.js, and the packages that a folder of clients pins.
+pub fn node_and_packages(name: &str) -> (PathBuf, PathBuf) {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let found = toolchains::install(target).and_then(|all| {
+        let package = client(name).join("package.json");
+        let packages = all.locked_packages(&tools(&format!("openapi-{name}")), &package)?;
+        Ok((all.node().join("node"), packages))
+    });
+    found.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Something of everything that needs no broker.
+const CONFIG: &str = r#"
+[store]
+url = "surrealkv://./data"
+[outbox]
+backoff = { base_ms = 10 }
+[[route]]
+match = "bus:work.**"
+transport = "external"
+dedup = "payload"
+[[route]]
+match = "http:**"
+transport = "http"
+[transport.http]
+plugin = "http"
+allow = { http = ["http://127.0.0.1:*"] }
+[transport.nowhere]
+plugin = "noop"
+[relay.copies]
+match = "task.**"
+transport = "nowhere"
+topic = "bus:{stream}"
+[saga]
+approval_key = "file:./key"
+"#;
+
 /// A host, a topic that is refused, and the document beside them.
 struct Scene {
     host: Host,
@@ -36,8 +73,8 @@ struct Scene {
 impl Scene {
     async fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config = "[store]\nurl = \"surrealkv://./data\"\n";
-        let (host, api) = Host::ready(&Launch::prepare(binary().unwrap(), dir.path(), config).unwrap()).await.unwrap();
+        std::fs::write(dir.path().join("key"), "0123456789abcdef0123456789abcdef").unwrap();
+        let (host, api) = Host::ready(&Launch::prepare(binary().unwrap(), dir.path(), CONFIG).unwrap()).await.unwrap();
         let document = dir.path().join("openapi.json");
         std::fs::write(&document, api.get("/openapi.json", &[]).await.unwrap().body.to_string()).unwrap();
         let topic = format!("{}/refuse", receiver().await);
@@ -46,7 +83,7 @@ impl Scene {
 }
 
 /// Runs a program to its end and gives all that it wrote.
-async fn run(command: &mut Command) -> String {
+pub async fn run(command: &mut Command) -> String {
     let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let Output { status, stdout, stderr } = tokio::time::timeout(PATIENCE, running).await.expect("it ends").unwrap();
     let words = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -55,7 +92,7 @@ async fn run(command: &mut Command) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_made_for_python_sends_reads_and_replays() {
+async fn a_client_made_for_python_asks_for_everything_and_knows_each_answer() {
     let requirements = client("python/requirements.txt");
     let programs = toolchains::environment(&tools("openapi-python"), &requirements, None);
     let programs = programs.unwrap_or_else(|error| panic!("{error}"));
@@ -75,12 +112,7 @@ async fn a_client_made_for_python_sends_reads_and_replays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_made_for_typescript_compiles_strictly_and_sends_reads_and_replays() {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let found = toolchains::install(target).and_then(|all| {
-        let packages = all.locked_packages(&tools("openapi-typescript"), &client("typescript/package.json"))?;
-        Ok((all.node().join("node"), packages))
-    });
-    let (node, packages) = found.unwrap_or_else(|error| panic!("{error}"));
+    let (node, packages) = node_and_packages("typescript");
     let scene = Scene::open().await;
     let folder = scene.dir.path();
     for file in ["package.json", "tsconfig.json", "use.ts"] {
@@ -98,4 +130,30 @@ async fn a_client_made_for_typescript_compiles_strictly_and_sends_reads_and_repl
     using.arg(folder.join("out/use.js")).args([scene.api.base(), &scene.topic]).current_dir(folder);
     assert!(run(&mut using).await.ends_with("used\n"));
     assert!(scene.host.terminate(PATIENCE).await.unwrap().success());
+}
+
+/// Maven generates it, too. It keeps what it fetches in its own folder, and asks nobody for what is there: all versions are pinned.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_made_for_java_compiles_and_sends_reads_and_replays() {
+    let scene = Scene::open().await;
+    let folder = scene.dir.path();
+    let source = folder.join("src");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::copy(client("java/pom.xml"), folder.join("pom.xml")).unwrap();
+    std::fs::copy(client("java/Use.java"), source.join("Use.java")).unwrap();
+    let mut maven = Command::new("mvn");
+    maven.args(["--batch-mode", "--quiet", "compile", "exec:java"]).current_dir(folder);
+    let words = run(maven.arg(format!("-Dexec.args={} {}", scene.api.base(), scene.topic))).await;
+    assert!(words.ends_with("used\n"), "{words}");
+    assert!(scene.host.terminate(PATIENCE).await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_linter_has_nothing_to_say_of_the_document() {
+    let (node, packages) = node_and_packages("spectral");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/server/openapi.json");
+    let mut lint = Command::new(node);
+    lint.arg(packages.join("@stoplight/spectral-cli/dist/index.js")).arg("lint").arg(document);
+    lint.args(["--fail-severity", "hint", "--ruleset"]).arg(client("spectral/ruleset.yaml"));
+    run(&mut lint).await;
 }

@@ -2,6 +2,7 @@
 //! processes and their directories.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod client_helpers;
 mod config_reload;
 mod config_reload_inbound;
 mod external_worker;

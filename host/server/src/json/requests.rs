@@ -73,6 +73,7 @@ pub enum PostMessagesJson {
     /// Up to 10,000, all or nothing.
     Many {
         /// They enter the order as they are listed.
+        #[schema(min_items = 1, max_items = 10_000)]
         messages: Vec<NewMessageJson>,
     },
 }

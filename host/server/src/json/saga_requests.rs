@@ -55,6 +55,7 @@ pub struct StartSagaJson {
     pub definition: String,
     /// Its version; the latest if absent.
     #[serde(default)]
+    #[schema(minimum = 1)]
     pub version: Option<u32>,
     /// What the steps work on: any JSON.
     #[serde(default)]
@@ -68,6 +69,7 @@ pub struct StartSagaJson {
     pub tenant: Option<String>,
     /// Time for the whole saga from now, in milliseconds; then it is compensated. Also `ttl_ms`.
     #[serde(default, alias = "ttl_ms")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
     pub deadline_ms: Option<u64>,
     /// Handed to every step.
     #[serde(default)]

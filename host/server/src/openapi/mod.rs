@@ -9,8 +9,12 @@ use serde_json::Value;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::server::ServerBuilder;
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder, Schema};
+use utoipa::openapi::{
+    ContactBuilder, Content, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response,
+    ResponseBuilder, Schema,
+};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use waybill_api::messages::MessageView;
 use waybill_core::annotation::Annotation;
@@ -50,11 +54,15 @@ pub(crate) fn base() -> OpenApi {
              opaque cursor; durations are `_ms` numbers; instants are RFC 3339 text (or epoch milliseconds in requests); unknown \
              fields are refused.",
         ))
+        .contact(Some(ContactBuilder::new().name(Some("Whoever runs this host")).build()))
+        .license(Some(LicenseBuilder::new().name("Apache License 2.0").identifier(Some("Apache-2.0")).build()))
         .build();
+    let here = ServerBuilder::new().url("/").description(Some("The host that answered this document.")).build();
     // A token, or none where the host asks for none.
     let security = [SecurityRequirement::new::<_, [&str; 0], &str>("bearer", []), SecurityRequirement::default()];
     let tags = TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build());
-    let mut api = OpenApiBuilder::new().info(info).tags(Some(tags)).security(Some(security)).build();
+    let mut api =
+        OpenApiBuilder::new().info(info).servers(Some([here])).tags(Some(tags)).security(Some(security)).build();
     let components = api.components.get_or_insert_default();
     let bearer = Http::builder()
         .scheme(HttpAuthScheme::Bearer)

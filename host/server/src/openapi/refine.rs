@@ -4,10 +4,15 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX};
+
+use crate::limits::WORKER_BYTES_MAX;
 
 type Schemas = Map<String, Value>;
 
 const REFERENCE: &str = "#/components/schemas/";
+/// Media type of plugins' components.
+const COMPONENT: &str = "application/wasm";
 /// Keywords whose members are schemas that are held against one value.
 const COMBINING: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
@@ -31,12 +36,16 @@ const NEVER_EMPTY: [&str; 14] = [
 /// A request that has a wrong one of these isn't refused: each gets an answer of its own.
 const ANSWERED_APART: &str = "SettleItem";
 /// Members and parameters of requests that have a form besides. A control character is in none of them.
-const PATTERNS: [(&str, &str); 4] = [
+const PATTERNS: [(&str, &str); 5] = [
     ("tenant", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("hash", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("worker_id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("sha256", "^(sha256:)?[0-9A-Fa-f]{64}$"),
+    ("payload_sha", "^[0-9A-Fa-f]{64}$"),
 ];
+/// Members and parameters of requests that are refused above so many bytes, and so above so many characters.
+const LENGTHS: [(&str, usize); 3] =
+    [("tenant", TENANT_BYTES_MAX), ("worker_id", WORKER_BYTES_MAX), ("hash", REQUEST_HASH_BYTES_MAX)];
 
 /// Puts the document that was made of the types into its last form.
 pub(super) fn refine(document: &mut Value) {
@@ -44,8 +53,10 @@ pub(super) fn refine(document: &mut Value) {
         list_by_reference(schemas);
         name_variants(schemas);
         one_payload(schemas);
+        edited_message(schemas);
     }
     bare_references(document);
+    plain_bodies(document);
     bound_requests(document);
     drop_unused(document);
 }
@@ -142,6 +153,19 @@ fn one_payload(schemas: &mut Schemas) {
     }
 }
 
+/// An edit has the fields of a message, none of them required; what caused the copy is the dead letter.
+fn edited_message(schemas: &mut Schemas) {
+    let message = schemas.get("NewMessage").and_then(|message| message.get("properties")).and_then(Value::as_object);
+    let Some(mut members) = message.cloned() else { return };
+    members.remove("causation_id");
+    if let Some(Value::Object(edit)) = schemas.get_mut("EditMessage") {
+        edit.remove("allOf");
+        edit.insert("type".to_owned(), "object".into());
+        edit.insert("additionalProperties".to_owned(), false.into());
+        edit.insert("properties".to_owned(), members.into());
+    }
+}
+
 /// A reference that is one of several schemas for a value stands alone; what is said of the value stands beside them.
 fn bare_references(node: &mut Value) {
     match node {
@@ -166,6 +190,34 @@ fn bare_references(node: &mut Value) {
     }
 }
 
+/// A body that may be left out is described by what it is when it is there, and says that it may: clients that are made of "that, or null" send
+/// something in any case. A component is bytes, not a list of numbers.
+fn plain_bodies(document: &mut Value) {
+    for operation in operations_mut(document) {
+        let Some(body) = operation.get_mut("requestBody").and_then(Value::as_object_mut) else { continue };
+        let mut is_optional = !body.contains_key("required");
+        let contents = body.get_mut("content").and_then(Value::as_object_mut);
+        for (media, content) in contents.into_iter().flatten() {
+            let Some(schema) = content.get_mut("schema") else { continue };
+            if media == COMPONENT {
+                *schema = json!({ "type": "string", "format": "binary" });
+            } else if let Some(plain) = without_null(schema) {
+                *schema = plain;
+                is_optional = true;
+            }
+        }
+        if is_optional {
+            body.insert("required".to_owned(), false.into());
+        }
+    }
+}
+
+/// What else a value may be than null, if it is that or null.
+fn without_null(schema: &Value) -> Option<Value> {
+    let [something, null] = schema.get("oneOf")?.as_array()?.as_slice() else { return None };
+    (*null == json!({ "type": "null" })).then(|| something.clone())
+}
+
 /// Says of requests' texts what the host refuses.
 fn bound_requests(document: &mut Value) {
     let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
@@ -179,9 +231,7 @@ fn bound_requests(document: &mut Value) {
             bound_members(schema);
         }
     }
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
-    for operation in items.flat_map(|item| item.values_mut()) {
+    for operation in operations_mut(document) {
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             let in_path = parameter.get("in").is_some_and(|place| place == "path");
@@ -199,6 +249,13 @@ fn bound_requests(document: &mut Value) {
 fn operations(document: &Value) -> impl Iterator<Item = &Value> {
     let paths = document.get("paths").and_then(Value::as_object);
     paths.into_iter().flat_map(Map::values).filter_map(Value::as_object).flat_map(Map::values)
+}
+
+/// Every operation of the document, to be changed.
+fn operations_mut(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
+    items.flat_map(|item| item.values_mut())
 }
 
 /// Adds the names of all components that a part of the document mentions, and of those that these mention.
@@ -239,6 +296,9 @@ fn bound(schema: &mut Value, name: &str, in_path: bool) {
     }
     if let Some((_, pattern)) = PATTERNS.iter().find(|(of, _)| *of == name) {
         schema.entry("pattern").or_insert(json!(pattern));
+    }
+    if let Some((_, length)) = LENGTHS.iter().find(|(of, _)| *of == name) {
+        schema.entry("maxLength").or_insert(json!(length));
     }
 }
 

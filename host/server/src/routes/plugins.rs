@@ -90,7 +90,7 @@ fn brief(mut plugins: Plugins) -> Plugins {
 /// Reads its component from its source again, verifies and tries it beside the one that serves, and makes it live. What is under
 /// way ends on the old one. A refusal changes nothing.
 #[utoipa::path(post, path = "/v1/plugins/{name}/reload", tag = "plugins", operation_id = "reloadPlugin",
-    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = PluginReload,
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = Option<PluginReload>,
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(
@@ -109,7 +109,7 @@ pub(crate) async fn reload(
 ///
 /// To the generation before, which is still loaded. The component that was live isn't used again unless forced.
 #[utoipa::path(post, path = "/v1/plugins/{name}/rollback", tag = "plugins", operation_id = "rollBackPlugin",
-    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = PluginRollback,
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")), request_body = Option<PluginRollback>,
     responses((status = 200, description = "The plugin as it stands.", body = PluginChanged), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn roll_back(

@@ -110,6 +110,28 @@ fn schemas_that_are_combined_are_bare_references_or_stand_for_themselves() {
     }
 }
 
+/// What openapi-python-client, for one, would send something for in any case.
+#[test]
+fn a_body_that_may_be_left_out_says_so_and_is_never_null() {
+    let api = document();
+    let mut optional = 0;
+    for (method, path, operation) in operations(&api) {
+        let Some(body) = operation.get("requestBody") else { continue };
+        optional += usize::from(body["required"] == false);
+        assert!(body["required"].is_boolean(), "{method} {path}");
+        for content in body["content"].as_object().unwrap().values() {
+            objects(&content["schema"], "", &mut |place, members| {
+                assert!(members.get("type") != Some(&json!("null")), "{method} {path}{place}");
+            });
+        }
+    }
+    assert!(optional > 15, "{optional}");
+    assert_eq!(
+        api["paths"]["/v1/dead-letters/{id}/replay"]["post"]["requestBody"],
+        json!({"content": {"application/json": {"schema": {"$ref": format!("{COMPONENT}Replay")}}}, "required": false})
+    );
+}
+
 #[test]
 fn a_list_names_what_it_lists() {
     let api = document();
@@ -127,12 +149,10 @@ fn a_list_names_what_it_lists() {
 /// Members of a request's schema that are texts and may not be empty.
 fn texts_of(api: &Value, operation: &Value) -> Vec<String> {
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-    let by_name = |schema: &Value| schema["$ref"].as_str().map(|target| target.trim_start_matches('#').to_owned());
-    let alternatives = schema["oneOf"].as_array().into_iter().flatten();
-    let target = by_name(schema).or_else(|| alternatives.filter_map(by_name).next());
-    let members = target.and_then(|target| api.pointer(&target)?["properties"].as_object().cloned());
+    let target = schema["$ref"].as_str().map(|target| target.trim_start_matches('#'));
+    let members = target.and_then(|target| api.pointer(target)?["properties"].as_object());
     let is_bounded = |schema: &Value| schema["minLength"] == 1;
-    members.into_iter().flatten().filter(|(_, schema)| is_bounded(schema)).map(|(name, _)| name).collect()
+    members.into_iter().flatten().filter(|(_, schema)| is_bounded(schema)).map(|(name, _)| name.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +204,21 @@ fn forms_of_texts_are_those_that_the_host_reads() {
         (digest.replace('f', "g"), false),
     ] {
         assert_eq!(valid("PluginReload", json!({ "sha256": sha256 })), is_right, "{sha256}");
+    }
+    for (sha256, is_right) in [(digest, true), (&digest[1..], false), ("sha256:", false)] {
+        assert_eq!(valid("CheckDedup", json!({ "target": "a", "payload_sha": sha256 })), is_right, "{sha256}");
+    }
+    for (length, is_right) in [(128, true), (129, false)] {
+        assert_eq!(valid("BeginKey", json!({ "key": "k", "hash": "h".repeat(length) })), is_right, "{length}");
+        assert_eq!(valid("Claim", json!({ "worker_id": "w".repeat(length) })), is_right, "{length}");
+    }
+    for (edit, is_right) in [
+        (json!({}), true),
+        (json!({ "payload": {"order": 2}, "key": null }), true),
+        (json!({ "causation_id": "c" }), false),
+        (json!({ "topik": "bus:a" }), false),
+    ] {
+        assert_eq!(valid("EditMessage", edit.clone()), is_right, "{edit}");
     }
     for (worker, is_right) in [("w-1", true), ("Ä ö", true), ("", false), ("a\u{7}b", false), ("a\u{85}b", false)] {
         assert_eq!(valid("Claim", json!({ "worker_id": worker })), is_right, "{worker:?}");
