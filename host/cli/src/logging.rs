@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::util::SubscriberInitExt;
 use waybill_telemetry::Telemetry;
 
 /// Field that holds a plugin's own names and values as one JSON object: what it calls them is known only at run time.
