@@ -123,6 +123,7 @@ def idempotency():
     done("failKey", "SettledKey", body=("FailKey", {**begun("c"), "error": "declined"}))
     done("releaseKey", "SettledKey", body=("ReleaseKey", begun("d")))
     assert done("showKeys", "ListIdempotencyKey").items
+    assert done("showKeys", "IdempotencyKey", key="b").state == "succeeded"
     done("forgetKey", "IdempotencyKey", body=("ForgetKey", {"key": "a"}))
 
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use serde::Serialize;
+use utoipa::ToSchema;
 use waybill_api::idempotency::{
     BeginKey, BeginRequest, BegunKey, FailKey, FinishKey, ForgetKey, KeyOutcome, KeyState, KeyView, ReleaseKey,
     RenewKey, SettledKey,
@@ -142,13 +144,21 @@ pub(crate) async fn forget(State(app): State<App>, caller: Caller, request: Requ
     ok(&found)
 }
 
+/// A key, or a page of them.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum ShownKeys {
+    Key(KeyView),
+    Page(List<KeyView>),
+}
+
 /// Show an idempotency key, or list them
 ///
 /// With `key` one, with its result for who may send or operate; without, those that the filter takes:
 /// `tenant=acme key=order-* state=in_flight age>1h`.
 #[utoipa::path(get, path = "/v1/idempotency", tag = "idempotency", operation_id = "showKeys", params(IdempotencyQuery),
     responses(
-        (status = 200, description = "The key, or a page without results.", body = List<KeyView>),
+        (status = 200, description = "The key, or a page without results.", body = ShownKeys),
         Problems,
     ),
     extensions(("x-waybill-permission" = json!("read"))))]
@@ -160,7 +170,7 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, uri: Uri) -> Re
         let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &of.tenant))?;
         // A result is an answer to who begins keys, rows of a transaction for instance: not for every viewer.
         let is_theirs = [Permission::Send, Permission::Operate].into_iter().any(|needed| caller.0.may(needed));
-        return ok(&if is_theirs { found } else { found.brief() });
+        return ok(&ShownKeys::Key(if is_theirs { found } else { found.brief() }));
     }
     let limit = page(asked.limit)?;
     let filter = EntryFilter::parse(&asked.filter, now()).map_err(ServiceError::Filter)?;
@@ -170,5 +180,5 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.idempotency.entries(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
     let items = found.items.into_iter().map(KeyView::brief).collect();
-    ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(items) })
+    ok(&ShownKeys::Page(List { next_cursor: cursors.write(found.next_cursor), ..List::whole(items) }))
 }
