@@ -43,6 +43,7 @@ pub async fn for_tests() -> Result<()> {
     let folder = |name: &str| repository.target.join("toolchains").join(name);
     toolchains::environment(&folder("openapi-python"), &clients.join("python/requirements.txt"), None)?;
     tools.locked_packages(&folder("openapi-typescript"), &clients.join("typescript/package.json"))?;
+    tools.locked_packages(&folder("openapi-spectral"), &clients.join("spectral/package.json"))?;
     Ok(())
 }
 
