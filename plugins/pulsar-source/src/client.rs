@@ -8,9 +8,11 @@ use waybill_plugin::host::net_types::TlsOptions;
 use waybill_plugin::transport::{OpenArgs, PluginError};
 use waybill_pulsar_wire::proto::{self, Command, KeySharedMeta, MessageIdData, Subscribe};
 use waybill_pulsar_wire::topic::partition_name;
-use waybill_pulsar_wire::{Brokers, Connection, Credentials, Dial, Login, Place, Refusal, frame};
+use waybill_pulsar_wire::{Brokers, Connection, Credentials, Dial, Place, Refusal, Time, frame};
 
+use crate::backlog::Backlog;
 use crate::config::{Config, Keys, Kind};
+use crate::dial::Dialer;
 
 /// After so long the number of partitions is asked for again.
 const PARTITIONS_AGE: Duration = Duration::from_secs(60);
@@ -19,9 +21,13 @@ const EARLIEST: i32 = 1;
 /// Longest wait on one connection while there are others, in milliseconds.
 const SLICE_MS: u32 = 10;
 
+/// Pauses before partitions that couldn't have a consumer are tried again while others are read: the first one, and the longest.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
 /// What every session of an instance has in common.
 pub(crate) struct Shared {
-    credentials: Credentials,
+    pub(crate) credentials: Credentials,
     topic: String,
     /// Name of our consumers.
     consumer: String,
@@ -36,6 +42,16 @@ pub(crate) struct Client {
     partitions: Option<(u32, Instant)>,
     /// The last try to reach every partition failed for one of them.
     trouble: Option<String>,
+    /// When the partitions that have no consumer are tried again, and the pause before that; none: at once.
+    retry: Option<(Instant, Duration)>,
+    backlog: Backlog,
+}
+
+/// Why no partition has a consumer.
+pub(crate) struct Unread {
+    pub(crate) error: PluginError,
+    /// A broker that was found refuses the subscription, or the topic is on its way: another server would say the same.
+    pub(crate) is_refused: bool,
 }
 
 /// A consumer on one partition.
@@ -45,33 +61,6 @@ pub(crate) struct Consumer {
     broker: usize,
     /// Name of the partition, or of the topic.
     pub(crate) partition: String,
-}
-
-struct Dialer<'a> {
-    endpoint: &'a Endpoint<Client>,
-    is_secure: bool,
-}
-
-impl Dial for Dialer<'_> {
-    async fn dial(&self, place: &Place, deadline: Deadline) -> Result<Connection, PluginError> {
-        let deadline = deadline.at_most(self.endpoint.config().common.connect_timeout);
-        let link = self.endpoint.connect(&place.address, self.is_secure, deadline).await?;
-        let login =
-            Login { credentials: self.endpoint.shared().credentials, behind_proxy: place.behind_proxy.as_deref() };
-        Connection::open(link, login, deadline).await
-    }
-
-    fn listener(&self) -> Option<&str> {
-        self.endpoint.config().own.listener.as_deref()
-    }
-
-    fn is_secure(&self) -> bool {
-        self.is_secure
-    }
-
-    fn is_single(&self) -> bool {
-        self.endpoint.config().own.single_broker
-    }
 }
 
 impl Session for Client {
@@ -98,6 +87,8 @@ impl Session for Client {
             next_consumer: 1,
             partitions: None,
             trouble: None,
+            retry: None,
+            backlog: Backlog::default(),
         })
     }
 
@@ -164,44 +155,62 @@ impl Client {
         Ok(count)
     }
 
-    /// Sees to it that every partition has a consumer, and answers the new ones. Where one can't have it for now, the others go on.
+    /// Sees to it that every partition has a consumer, and answers how many there are. It takes half of what the call has; what it doesn't come
+    /// to is for the next one. Where a partition can't have a consumer for now, the others go on.
     ///
     /// # Errors
-    /// A connection is gone, or no partition can have one.
+    /// A connection is gone. Within: no partition can have a consumer.
     pub(crate) async fn subscribe(
         &mut self,
         endpoint: &Endpoint<Self>,
-        deadline: Deadline,
-    ) -> Result<Vec<Consumer>, PluginError> {
-        let count = self.partitions(endpoint, deadline).await?;
-        let (mut made, mut failed) = (Vec::new(), None);
+        made: &mut Vec<u64>,
+        call: Deadline,
+    ) -> Result<Result<u32, Unread>, PluginError> {
+        let time = Time::of(call, endpoint.config().own.ack_timeout);
+        let count = self.partitions(endpoint, time.answer()).await?;
+        let mut failed = None;
         for partition in 0..count.max(1) {
             let name = partition_name(&endpoint.shared().topic, count, partition);
             if self.consumers.iter().any(|known| known.partition == name) {
                 continue;
             }
-            match self.consume(endpoint, &name, deadline).await? {
+            if time.is_over() {
+                break;
+            }
+            match self.consume(endpoint, &name, &time).await? {
                 Ok(consumer) => made.push(consumer),
-                Err(error) => failed = Some(error),
+                Err(unread) => failed = Some(unread),
             }
         }
-        self.trouble = failed.as_ref().map(|error| error.fault.reason.clone());
+        self.trouble = failed.as_ref().map(|unread| unread.error.fault.reason.clone());
+        self.retry = failed.as_ref().map(|_| {
+            let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (pause * 2).min(RETRY_MAX));
+            (Instant::now() + pause, pause)
+        });
         match failed {
-            Some(error) if self.consumers.is_empty() => Err(error),
-            Some(error) => {
-                waybill_plugin::warn!(
-                    [("code", error.fault.code)],
-                    "not every partition is read: {}",
-                    error.fault.reason
-                );
-                Ok(made)
+            Some(unread) if self.consumers.is_empty() => return Ok(Err(unread)),
+            Some(Unread { error, .. }) => {
+                let reason = error.fault.reason;
+                waybill_plugin::warn!([("code", error.fault.code)], "not every partition is read: {reason}");
             }
-            None => Ok(made),
+            None => {}
         }
+        Ok(Ok(count.max(1)))
+    }
+
+    /// Whether partitions that have no consumer are to be tried now. Where none has one, there is nothing else to do.
+    pub(crate) fn wants_consumers(&self) -> bool {
+        let is_due = self.consumers.is_empty() || self.retry.is_none_or(|(at, _)| at <= Instant::now());
+        is_due && !self.is_subscribed()
+    }
+
+    /// Why not every partition is read, if so.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// Whether every partition has its consumer, as far as known.
-    pub(crate) fn is_subscribed(&self) -> bool {
+    fn is_subscribed(&self) -> bool {
         let known = self.partitions.filter(|(_, asked)| asked.elapsed() < PARTITIONS_AGE);
         known.is_some_and(|(count, _)| self.consumers.len() >= count.max(1) as usize)
     }
@@ -210,13 +219,16 @@ impl Client {
         &mut self,
         endpoint: &Endpoint<Self>,
         partition: &str,
-        deadline: Deadline,
-    ) -> Result<Result<Consumer, PluginError>, PluginError> {
+        time: &Time,
+    ) -> Result<Result<u64, Unread>, PluginError> {
         let (own, shared) = (&endpoint.config().own, endpoint.shared());
         let dialer = Dialer { endpoint, is_secure: endpoint.wants_tls(&self.address) };
-        let broker = match self.brokers.find(partition, &dialer, deadline).await? {
+        let broker = match self.brokers.find(partition, &dialer, time).await? {
             Ok(broker) => broker,
-            Err(unfound) => return Ok(Err(unfound.error())),
+            Err(unfound) => {
+                let is_refused = unfound.is_passing();
+                return Ok(Err(Unread { error: unfound.error(), is_refused }));
+            }
         };
         let Some(connection) = self.brokers.get(broker) else {
             return Err(PluginError::internal("a broker that isn't connected"));
@@ -237,12 +249,11 @@ impl Client {
                 key_shared_meta: (own.kind == Kind::KeyShared).then_some(KeySharedMeta { mode: 0 }),
             })
         };
-        if let Err(refusal) = connection.ask(subscribe, deadline).await? {
-            return Ok(Err(refusal.about(partition).error()));
+        if let Err(refusal) = connection.ask(subscribe, time.answer()).await? {
+            return Ok(Err(Unread { error: refusal.about(partition).error(), is_refused: true }));
         }
-        let consumer = Consumer { id, broker, partition: partition.to_owned() };
-        self.consumers.push(consumer.clone());
-        Ok(Ok(consumer))
+        self.consumers.push(Consumer { id, broker, partition: partition.to_owned() });
+        Ok(Ok(id))
     }
 
     /// A consumer by its number.
@@ -250,14 +261,22 @@ impl Client {
         self.consumers.iter().find(|known| known.id == id)
     }
 
-    /// Forgets a consumer that its broker has closed.
+    /// Forgets a consumer that its broker has closed, and how many partitions there are: the topic may have been made anew.
     pub(crate) fn forget(&mut self, id: u64) {
         self.consumers.retain(|known| known.id != id);
+        self.partitions = None;
     }
 
-    /// The next frame that has come.
+    /// The next frame that has come. What answers the question for the backlog is taken here.
     pub(crate) fn take(&mut self) -> Option<frame::Frame> {
-        self.brokers.each().find_map(|(_, connection)| connection.take())
+        for (broker, connection) in self.brokers.each() {
+            while let Some(frame) = connection.take() {
+                if !self.backlog.take(broker, &frame.command) {
+                    return Some(frame);
+                }
+            }
+        }
+        None
     }
 
     /// Waits up to so many milliseconds for something to come; 0: takes what is there.
@@ -305,7 +324,7 @@ impl Client {
     /// Acknowledges entries, and waits for the broker's word.
     ///
     /// # Errors
-    /// A connection is gone. A refusal is the broker's own.
+    /// A connection is gone. A refusal is the broker's own. There is none of a consumer that was closed meanwhile: what it had comes again.
     pub(crate) async fn acknowledge(
         &mut self,
         id: u64,
@@ -321,25 +340,30 @@ impl Client {
                 request_id: Some(request_id),
             })
         };
-        Ok(connection.ask(ack, deadline).await?.map(|_| ()))
+        let is_void = |command: &Command| matches!(command, Command::CloseConsumer(closed) if closed.consumer_id == id);
+        let answer = connection.ask_unless(ack, is_void, deadline).await?;
+        Ok(answer.map_or(Ok(()), |answer| answer.map(|_| ())))
     }
 
-    /// How many messages wait in the subscription.
+    /// Asks how much waits in the subscription, of all consumers at once. Answers come as they come, see [`Self::backlog`].
     ///
     /// # Errors
     /// A connection is gone.
-    pub(crate) async fn backlog(&mut self, deadline: Deadline) -> Result<u64, PluginError> {
-        let ids: Vec<u64> = self.consumers.iter().map(|consumer| consumer.id).collect();
-        let mut backlog = 0;
-        for id in ids {
-            let Some(connection) = self.connection_of(id) else { continue };
-            let ask = |request_id| Command::ConsumerStats(proto::ConsumerStats { request_id, consumer_id: id });
-            // A consumer that was closed meanwhile has none.
-            if let Ok(Command::ConsumerStatsResponse(answer)) = connection.ask(ask, deadline).await? {
-                backlog += answer.msg_backlog.unwrap_or_default();
-            }
+    pub(crate) async fn ask_backlog(&mut self, deadline: Deadline) -> Result<(), PluginError> {
+        self.backlog.begin();
+        for consumer in &self.consumers {
+            let Some(connection) = self.brokers.get(consumer.broker) else { continue };
+            let ask =
+                |request_id| Command::ConsumerStats(proto::ConsumerStats { request_id, consumer_id: consumer.id });
+            let request = connection.begin(ask, deadline).await?;
+            self.backlog.ask(consumer.broker, request);
         }
-        Ok(backlog)
+        Ok(())
+    }
+
+    /// How many entries wait in the subscription, as brokers told last.
+    pub(crate) fn backlog(&self) -> Option<u64> {
+        self.backlog.known
     }
 
     fn connection_of(&mut self, consumer: u64) -> Option<&mut Connection> {

@@ -97,13 +97,17 @@ impl broker::Keys for Keys {
         self.order
     }
 
-    fn check(&self, _: &Common) -> Result<(), PluginError> {
+    fn check(&self, common: &Common) -> Result<(), PluginError> {
         let wrong = |path: &str, why: &str| Err(PluginError::invalid_config(path, why));
         keys::check_namespace(&self.namespace)?;
+        keys::check_tls(common)?;
         if self.topic.is_empty() {
             return wrong("topic", "is empty: name the topic to read");
         }
-        full_name(&self.topic, &self.namespace).map_err(|why| PluginError::invalid_config("topic", why))?;
+        if self.topic()?.starts_with("non-persistent://") {
+            // All its messages have one position, so they can't be told apart, and the broker drops what isn't taken at once.
+            return wrong("topic", "isn't kept by the brokers: a source reads persistent topics");
+        }
         if self.subscription.is_empty() {
             return wrong("subscription", "is empty: name the subscription, which the broker keeps");
         }
@@ -170,6 +174,8 @@ mod tests {
             (r#"{}"#, "topic"),
             (r#"{"topic":"orders"}"#, "subscription"),
             (r#"{"topic":"a b","subscription":"s"}"#, "topic"),
+            (r#"{"topic":"non-persistent://a/b/c","subscription":"s"}"#, "topic"),
+            (r#"{"topic":"a","subscription":"s","servers":["pulsar+ssl://a"],"tls":"off"}"#, "servers[0]"),
             (r#"{"topic":"a","subscription":"s","namespace":"x"}"#, "namespace"),
             (&format!(r#"{{"topic":"a","subscription":"{long}"}}"#), "subscription"),
             (r#"{"topic":"a","subscription":"s","consumer":"\u0000"}"#, "consumer"),

@@ -1,5 +1,5 @@
-//! What one session has delivered: messages that wait to be handed over, entries with messages that aren't settled, and what the broker
-//! may still send. An entry is acknowledged when all its messages are. Pure.
+//! What one session has delivered: entries as they came, messages of an opened one that wait to be handed over, and entries with messages
+//! that aren't settled. An entry stays as it came, compressed, until its turn comes; it is acknowledged when all its messages are. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -7,8 +7,10 @@ use waybill_pulsar_wire::batch::{self, Message};
 use waybill_pulsar_wire::frame;
 use waybill_pulsar_wire::proto::{Delivered, MessageIdData};
 
-/// A message's bytes that can't be one are handed over up to so many.
-const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
+use crate::permits::{Permits, Window};
+
+/// Bytes of a compressed entry's messages. One is opened at a time, beside the window that the sandbox has to hold.
+const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Names an entry: its consumer, its ledger and its number there.
 pub(crate) type Key = (u64, u64, u64);
@@ -32,91 +34,111 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 struct Entry {
     partition: Option<i32>,
+    /// It wasn't opened yet, and says that it has so many messages which aren't acknowledged.
+    unopened: Option<u32>,
     /// Places of its messages that aren't settled, with those in the host's hands: kept for a release.
     open: BTreeMap<u32, Option<Held>>,
 }
 
-/// What the broker may send to one consumer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Permits {
-    /// Messages that may be unsettled.
-    share: i64,
-    /// Messages that it was allowed and hasn't sent; below zero after a batch that was larger.
-    allowed: i64,
-    /// Messages that came and aren't settled.
-    unsettled: i64,
+/// An entry as it came.
+#[derive(Debug)]
+struct Unopened {
+    key: Key,
+    /// Its messages that aren't acknowledged, as it says.
+    count: u32,
+    bytes: Vec<u8>,
+    ack_set: Vec<i64>,
+    /// How often it was delivered before.
+    before: u32,
 }
 
 /// A session's entries. Its tokens hold for no other session.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     session: u64,
+    /// In the order in which they came, behind all that is in `held`.
+    unopened: VecDeque<Unopened>,
     held: VecDeque<Held>,
     held_bytes: usize,
     entries: HashMap<Key, Entry>,
-    permits: HashMap<u64, Permits>,
-    /// Messages in the host's hands.
+    permits: Permits,
+    /// Messages in the host's hands, and the bytes that are kept of them.
     handed: usize,
+    handed_bytes: usize,
 }
 
 impl Entries {
-    pub(crate) fn new(session: u64) -> Self {
-        Self { session, ..Self::default() }
+    pub(crate) fn new(session: u64, window: Window) -> Self {
+        Self { session, permits: Permits::new(window), ..Self::default() }
     }
 
-    /// A consumer that may have so many messages unsettled.
-    pub(crate) fn add_consumer(&mut self, consumer: u64, share: u32) {
-        self.permits.insert(consumer, Permits { share: i64::from(share.max(1)), allowed: 0, unsettled: 0 });
+    /// What may be sent.
+    pub(crate) fn permits(&mut self) -> &mut Permits {
+        &mut self.permits
     }
 
     /// Takes an entry that came.
-    pub(crate) fn take(&mut self, delivered: &Delivered, bytes: &[u8]) {
+    pub(crate) fn take(&mut self, delivered: Delivered, bytes: Vec<u8>) {
         let id = &delivered.message_id;
         let key = (delivered.consumer_id, id.ledger_id, id.entry_id);
-        let before = delivered.redelivery_count.unwrap_or_default();
-        let (count, read) = match frame::entry(bytes) {
-            Ok((metadata, payload)) => (batch::count(&metadata), batch::messages(metadata, payload, ENTRY_BYTES_MAX)),
-            Err(why) => (1, Err(why)),
-        };
-        let Some(permits) = self.permits.get_mut(&delivered.consumer_id) else { return };
-        let counted = (0..count).filter(|place| !is_acknowledged(&delivered.ack_set, *place)).count();
-        permits.allowed -= i64::try_from(counted).unwrap_or(i64::MAX);
-        if self.entries.contains_key(&key) {
-            // Delivered again on the same consumer although it is here.
+        let all = frame::metadata(&bytes).map_or(1, |metadata| batch::count(&metadata));
+        let count = open_of(&delivered.ack_set, all);
+        if !self.permits.receive(delivered.consumer_id, count, bytes.len()) || self.entries.contains_key(&key) {
+            // Of a consumer that is gone; or delivered again on the same one although it is here.
             return;
         }
-        let (messages, invalid) = match read {
-            Ok(messages) => (messages, None),
-            Err(why) => (vec![Message { payload: bytes.to_vec(), ..Message::default() }], Some(why.0)),
-        };
-        let mut entry = Entry { partition: id.partition, open: BTreeMap::new() };
-        for message in messages {
-            let place = message.index.unwrap_or_default();
-            if is_acknowledged(&delivered.ack_set, place) {
-                continue;
-            }
-            self.held_bytes += message.payload.len();
-            entry.open.insert(place, None);
-            self.held.push_back(Held { key, place, message, invalid, is_again: before > 0, before });
-        }
-        permits.unsettled += i64::try_from(entry.open.len()).unwrap_or(i64::MAX);
+        let entry = Entry { partition: id.partition, unopened: Some(count), open: BTreeMap::new() };
+        self.permits.count(key.0, i64::from(count));
+        self.held_bytes += bytes.len();
         self.entries.insert(key, entry);
+        let before = delivered.redelivery_count.unwrap_or_default();
+        self.unopened.push_back(Unopened { key, count, bytes, ack_set: delivered.ack_set, before });
+    }
+
+    /// Opens entries until there is a message to hand over.
+    fn open(&mut self) {
+        while self.held.is_empty() {
+            let Some(unopened) = self.unopened.pop_front() else { return };
+            let Unopened { key, count, bytes, ack_set, before } = unopened;
+            self.held_bytes -= bytes.len();
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let read = frame::entry(&bytes)
+                .and_then(|(metadata, payload)| batch::messages(metadata, payload, ENTRY_BYTES_MAX));
+            let (messages, invalid) = match read {
+                Ok(messages) => (messages, None),
+                Err(why) => (vec![Message { payload: bytes, ..Message::default() }], Some(why.0)),
+            };
+            for message in messages {
+                let place = message.index.unwrap_or_default();
+                // What can't be read stands for all its messages, whichever of them are acknowledged.
+                if invalid.is_none() && is_acknowledged(&ack_set, place) {
+                    continue;
+                }
+                self.held_bytes += message.payload.len();
+                entry.open.insert(place, None);
+                self.held.push_back(Held { key, place, message, invalid, is_again: before > 0, before });
+            }
+            entry.unopened = None;
+            self.permits.count(key.0, entry.count() - i64::from(count));
+        }
     }
 
     /// Entries of which nothing is left to be settled, by consumer: to be acknowledged.
     pub(crate) fn done(&mut self) -> HashMap<u64, Vec<MessageIdData>> {
         let mut done: HashMap<u64, Vec<MessageIdData>> = HashMap::new();
         self.entries.retain(|(consumer, ledger, number), entry| {
-            if entry.open.is_empty() {
+            let is_done = entry.unopened.is_none() && entry.open.is_empty();
+            if is_done {
                 done.entry(*consumer).or_default().push(id(*ledger, *number, entry.partition));
             }
-            !entry.open.is_empty()
+            !is_done
         });
         done
     }
 
     /// The next message that fits into so many bytes, and its token. The first of a pull always fits.
     pub(crate) fn next(&mut self, room: Option<usize>) -> Option<(Held, Vec<u8>)> {
+        self.open();
         let front = self.held.front()?;
         if room.is_some_and(|room| front.message.payload.len() > room) {
             return None;
@@ -127,16 +149,24 @@ impl Entries {
             *slot = Some(held.clone());
         }
         self.handed += 1;
+        self.handed_bytes += held.message.payload.len();
         let token = self.token(held.key, held.place);
         Some((held, token))
     }
 
+    /// Messages that wait, as far as entries that weren't opened tell.
     pub(crate) fn held(&self) -> usize {
-        self.held.len()
+        let unopened: usize = self.unopened.iter().map(|entry| usize::try_from(entry.count).unwrap_or_default()).sum();
+        self.held.len() + unopened
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Bytes that wait or are in the host's hands.
+    pub(crate) fn bytes(&self) -> usize {
+        self.held_bytes + self.handed_bytes
     }
 
     pub(crate) fn handed(&self) -> usize {
@@ -154,6 +184,7 @@ impl Entries {
         let slot = self.entries.get_mut(&key).and_then(|entry| entry.open.get_mut(&place));
         let Some(mut held) = slot.and_then(Option::take) else { return false };
         self.handed = self.handed.saturating_sub(1);
+        self.handed_bytes = self.handed_bytes.saturating_sub(held.message.payload.len());
         self.held_bytes += held.message.payload.len();
         held.is_again = true;
         // Before what is behind it in its partition.
@@ -180,31 +211,17 @@ impl Entries {
         back
     }
 
-    /// How many more messages each consumer may be sent. Told in large steps, each is a frame.
-    pub(crate) fn grants(&mut self) -> Vec<(u64, u32)> {
-        let mut grants = Vec::new();
-        for (consumer, permits) in &mut self.permits {
-            let more = permits.share - permits.unsettled - permits.allowed;
-            if more > 0 && (permits.allowed <= 0 || more >= permits.share / 2) {
-                permits.allowed += more;
-                grants.push((*consumer, u32::try_from(more).unwrap_or(u32::MAX)));
-            }
-        }
-        grants
-    }
-
     /// A consumer is gone: answers the tokens of what was handed over and can't be settled any more.
     pub(crate) fn remove_consumer(&mut self, consumer: u64) -> Vec<Vec<u8>> {
         let lost = self.tokens(|key| key.0 == consumer);
         self.revoke(consumer);
-        self.permits.remove(&consumer);
+        self.permits.remove(consumer);
         lost
     }
 
     /// What a consumer has goes to another one. Answers whether it had something.
     pub(crate) fn revoke(&mut self, consumer: u64) -> bool {
         let keys: Vec<Key> = self.entries.keys().copied().filter(|key| key.0 == consumer).collect();
-        self.handed = self.handed.saturating_sub(self.tokens(|key| key.0 == consumer).len());
         for key in &keys {
             self.forget(key);
         }
@@ -227,24 +244,26 @@ impl Entries {
 
     fn forget(&mut self, key: &Key) {
         let Some(entry) = self.entries.remove(key) else { return };
-        if let Some(permits) = self.permits.get_mut(&key.0) {
-            permits.unsettled -= i64::try_from(entry.open.len()).unwrap_or_default();
+        self.permits.count(key.0, -entry.count());
+        for held in entry.open.values().flatten() {
+            self.handed = self.handed.saturating_sub(1);
+            self.handed_bytes = self.handed_bytes.saturating_sub(held.message.payload.len());
         }
-        let bytes: usize =
-            self.held.iter().filter(|held| held.key == *key).map(|held| held.message.payload.len()).sum();
-        self.held_bytes -= bytes;
+        let opened = self.held.iter().filter(|held| held.key == *key).map(|held| held.message.payload.len());
+        let unopened = self.unopened.iter().filter(|entry| entry.key == *key).map(|entry| entry.bytes.len());
+        self.held_bytes -= opened.chain(unopened).sum::<usize>();
         self.held.retain(|held| held.key != *key);
+        self.unopened.retain(|entry| entry.key != *key);
     }
 
     fn close(&mut self, token: &[u8]) -> Option<()> {
         let (key, place) = self.named(token)?;
         let entry = self.entries.get_mut(&key)?;
         entry.open.get(&place)?.as_ref()?;
-        entry.open.remove(&place);
+        let held = entry.open.remove(&place)??;
         self.handed = self.handed.saturating_sub(1);
-        if let Some(permits) = self.permits.get_mut(&key.0) {
-            permits.unsettled -= 1;
-        }
+        self.handed_bytes = self.handed_bytes.saturating_sub(held.message.payload.len());
+        self.permits.count(key.0, -1);
         Some(())
     }
 
@@ -260,6 +279,19 @@ impl Entries {
         let place = u32::try_from(number(place)).ok()?;
         (number(session) == self.session).then(|| ((number(consumer), number(ledger), number(entry)), place))
     }
+}
+
+impl Entry {
+    /// Its messages that aren't settled.
+    fn count(&self) -> i64 {
+        self.unopened.map_or_else(|| i64::try_from(self.open.len()).unwrap_or(i64::MAX), i64::from)
+    }
+}
+
+/// How many of so many messages aren't acknowledged. What the broker allowed is counted by that.
+fn open_of(ack_set: &[i64], count: u32) -> u32 {
+    let bits = || ack_set.iter().fold(0_u32, |bits, word| bits.saturating_add(word.count_ones()));
+    if ack_set.is_empty() { count } else { count.min(bits()) }
 }
 
 /// Whether a bit of the batch is off in what the broker tells of an entry that it delivers again. It tells nothing of one that is whole.

@@ -33,11 +33,15 @@ fn delivered(number: u64, before: u32, ack_set: Vec<i64>) -> Delivered {
     Delivered { consumer_id: CONSUMER, message_id, redelivery_count: Some(before), ack_set }
 }
 
-fn entries(share: u32) -> Entries {
-    let mut entries = Entries::new(1);
-    entries.add_consumer(CONSUMER, share);
-    assert_eq!(entries.grants(), [(CONSUMER, share)]);
+fn entries(messages: u32) -> Entries {
+    let mut entries = Entries::new(1, Window { messages, bytes: 1_000_000 });
+    entries.permits().add(CONSUMER);
+    assert_eq!(grants(&mut entries), [(CONSUMER, 1)]);
     entries
+}
+
+fn grants(entries: &mut Entries) -> Vec<(u64, u32)> {
+    entries.permits().grants(|_| 0)
 }
 
 fn next(entries: &mut Entries) -> (String, Vec<u8>) {
@@ -54,7 +58,7 @@ fn numbers(of: HashMap<u64, Vec<MessageIdData>>) -> Vec<u64> {
 #[test]
 fn an_entry_is_done_when_all_its_messages_are_settled() {
     let mut entries = entries(10);
-    entries.take(&delivered(5, 0, vec![]), &entry(&["a", "b", "c"]));
+    entries.take(delivered(5, 0, vec![]), entry(&["a", "b", "c"]));
     let tokens: Vec<_> = (0..3).map(|_| next(&mut entries).1).collect();
     assert!(entries.settle(&tokens[2]) && entries.settle(&tokens[0]));
     assert!(!entries.settle(&tokens[0]), "once");
@@ -68,7 +72,7 @@ fn an_entry_is_done_when_all_its_messages_are_settled() {
 fn what_is_given_back_comes_again_before_what_is_behind_it() {
     let mut entries = entries(10);
     for (number, text) in [(1, "a"), (2, "b"), (3, "c")] {
-        entries.take(&delivered(number, 0, vec![]), &entry(&[text]));
+        entries.take(delivered(number, 0, vec![]), entry(&[text]));
     }
     let (first, second) = (next(&mut entries).1, next(&mut entries).1);
     assert!(entries.release(&second) && entries.release(&first) && !entries.release(&first));
@@ -83,24 +87,26 @@ fn what_is_given_back_comes_again_before_what_is_behind_it() {
 #[test]
 fn permits_are_given_as_messages_are_settled_and_a_large_batch_is_made_up_for() {
     let mut entries = entries(4);
-    entries.take(&delivered(1, 0, vec![]), &entry(&["a", "b", "c", "d", "e", "f"]));
+    entries.take(delivered(1, 0, vec![]), entry(&["a", "b", "c", "d", "e", "f"]));
+    // It was sent five more than it was allowed; what it is told now makes up for three of them.
+    assert_eq!(grants(&mut entries), [(CONSUMER, 3)]);
     let tokens: Vec<_> = (0..6).map(|_| next(&mut entries).1).collect();
-    assert!(entries.grants().is_empty());
+    assert!(grants(&mut entries).is_empty());
     for token in &tokens[..4] {
         assert!(entries.settle(token));
     }
     // Two of four are open, and none is allowed: it was sent two more than it was allowed.
-    assert_eq!(entries.grants(), [(CONSUMER, 4)]);
+    assert_eq!(grants(&mut entries), [(CONSUMER, 4)]);
     assert!(entries.settle(&tokens[4]));
-    assert!(entries.grants().is_empty(), "not for one");
+    assert!(grants(&mut entries).is_empty(), "not for one");
     assert!(entries.settle(&tokens[5]));
-    assert_eq!(entries.grants(), [(CONSUMER, 2)]);
+    assert_eq!(grants(&mut entries), [(CONSUMER, 2)]);
 }
 
 #[test]
 fn bits_that_are_off_are_messages_that_were_acknowledged() {
     let mut entries = entries(10);
-    entries.take(&delivered(1, 2, vec![0b101]), &entry(&["a", "b", "c"]));
+    entries.take(delivered(1, 2, vec![0b101]), entry(&["a", "b", "c"]));
     let (held, _) = entries.next(None).unwrap();
     assert_eq!((held.message.payload.as_slice(), held.before, held.is_again), (&b"a"[..], 2, true));
     assert_eq!(next(&mut entries).0, "c");
@@ -110,8 +116,8 @@ fn bits_that_are_off_are_messages_that_were_acknowledged() {
 #[test]
 fn what_was_not_handed_over_goes_back_and_what_was_does_not() {
     let mut entries = entries(10);
-    entries.take(&delivered(1, 0, vec![]), &entry(&["a", "b"]));
-    entries.take(&delivered(2, 0, vec![]), &entry(&["c"]));
+    entries.take(delivered(1, 0, vec![]), entry(&["a", "b"]));
+    entries.take(delivered(2, 0, vec![]), entry(&["c"]));
     let (_, token) = next(&mut entries);
     assert_eq!(numbers(entries.give_back()), [2]);
     assert_eq!((entries.held(), entries.held_bytes()), (1, 1), "b is of an entry that is in hand");
@@ -123,11 +129,11 @@ fn what_was_not_handed_over_goes_back_and_what_was_does_not() {
 #[test]
 fn a_token_of_another_session_settles_nothing() {
     let mut entries = entries(10);
-    entries.take(&delivered(1, 0, vec![]), &entry(&["a"]));
+    entries.take(delivered(1, 0, vec![]), entry(&["a"]));
     let (_, token) = next(&mut entries);
-    let mut other = Entries::new(2);
-    other.add_consumer(CONSUMER, 10);
-    other.take(&delivered(1, 0, vec![]), &entry(&["a"]));
+    let mut other = Entries::new(2, Window { messages: 10, bytes: 1_000_000 });
+    other.permits().add(CONSUMER);
+    other.take(delivered(1, 0, vec![]), entry(&["a"]));
     next(&mut other);
     assert!(!other.settle(&token) && !other.settle(b"garbage") && !other.release(&token));
 }
@@ -137,7 +143,7 @@ fn what_can_not_be_read_is_handed_over_as_it_is() {
     let mut entries = entries(10);
     let mut bytes = entry(&["a"]);
     *bytes.last_mut().unwrap() ^= 1;
-    entries.take(&delivered(1, 0, vec![]), &bytes);
+    entries.take(delivered(1, 0, vec![]), bytes);
     let (held, token) = entries.next(None).unwrap();
     assert!(held.invalid.unwrap().contains("checksum"));
     assert!(entries.settle(&token));
@@ -147,7 +153,50 @@ fn what_can_not_be_read_is_handed_over_as_it_is() {
 #[test]
 fn a_message_that_does_not_fit_waits_unless_it_is_the_first() {
     let mut entries = entries(10);
-    entries.take(&delivered(1, 0, vec![]), &entry(&["abc"]));
+    entries.take(delivered(1, 0, vec![]), entry(&["abc"]));
     assert!(entries.next(Some(2)).is_none());
     assert!(entries.next(None).is_some());
+}
+
+#[test]
+fn an_entry_stays_as_it_came_until_its_turn() {
+    let mut entries = entries(10);
+    let (first, second) = (entry(&["a", "b"]), entry(&["c", "d"]));
+    let size = first.len() + second.len();
+    entries.take(delivered(1, 0, vec![]), first);
+    entries.take(delivered(2, 0, vec![]), second.clone());
+    assert_eq!((entries.held(), entries.held_bytes()), (4, size));
+    assert!(entries.done().is_empty(), "nobody has had them");
+    let (_, token) = next(&mut entries);
+    assert_eq!((entries.held(), entries.held_bytes(), entries.bytes()), (3, 1 + second.len(), 2 + second.len()));
+    assert_eq!(numbers(entries.give_back()), [2], "the other one is in hand");
+    assert!(entries.settle(&token));
+    assert_eq!((next(&mut entries).0.as_str(), entries.held(), entries.bytes()), ("b", 0, 1));
+}
+
+#[test]
+fn an_entry_that_says_a_wrong_number_costs_no_time() {
+    let metadata = MessageMetadata { num_messages_in_batch: Some(i32::MAX), ..MessageMetadata::default() };
+    let mut bytes = Vec::new();
+    frame::send(&mut bytes, Send::default(), &metadata, b"a");
+    let bytes = frame::next(&bytes, 10_000).unwrap().unwrap().1.unwrap().entry;
+    let mut entries = entries(10);
+    entries.take(delivered(1, 0, vec![]), bytes.clone());
+    entries.take(delivered(2, 0, vec![0b110]), bytes);
+    assert!(entries.next(None).unwrap().0.invalid.unwrap().contains("impossible"));
+    assert_eq!(entries.held(), 2, "as its bits say");
+    assert!(entries.next(None).unwrap().0.invalid.is_some(), "although its first message is acknowledged");
+}
+
+#[test]
+fn an_entry_with_a_wrong_checksum_is_counted_as_its_broker_counts_it() {
+    let mut entries = entries(100);
+    let mut bytes = entry(&["a", "b", "c"]);
+    *bytes.last_mut().unwrap() ^= 1;
+    entries.take(delivered(1, 0, vec![]), bytes);
+    assert_eq!(entries.held(), 3);
+    let (held, token) = entries.next(None).unwrap();
+    assert!(held.invalid.is_some() && entries.settle(&token));
+    // One was allowed and three came: two are made up for, and all are settled.
+    assert_eq!(grants(&mut entries), [(CONSUMER, 102)]);
 }

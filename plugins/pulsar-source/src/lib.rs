@@ -6,13 +6,17 @@
 //! What this doesn't do: several topics in one source, patterns, encrypted messages, messages in chunks, retries (the host counts and waits).
 //!
 //! - `config`: what an operator may set; `provision`: topic and subscription, created when the operator asks for them
-//! - `client`: a session with a cluster and its consumers; `entries`: what was delivered, and how it is settled
+//! - `client`: a session with a cluster and its consumers, with `dial`; `backlog`: how much waits
+//! - `entries`: what was delivered, and how it is settled; `permits`: what may still be sent
 //! - `delivery`: a message as it is handed over
 
+mod backlog;
 mod client;
 mod config;
 mod delivery;
+mod dial;
 mod entries;
+mod permits;
 mod provision;
 
 use std::cell::{Cell, RefCell};
@@ -22,13 +26,14 @@ use std::time::Instant;
 use waybill_plugin::broker::{Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Disposition, Notices, Pulled, Settled, Settlement, Source, SourceArgs};
-use waybill_plugin::transport::{CallInfo, HealthReport, OpenArgs, Opened, PluginError};
+use waybill_plugin::transport::{CallInfo, Health, HealthReport, OpenArgs, Opened, PluginError};
 use waybill_pulsar_wire::proto::{Command, MessageIdData};
 
 use crate::client::Client;
 use crate::config::{Config, Keys};
 use crate::delivery::{Origin, delivery};
 use crate::entries::Entries;
+use crate::permits::Window;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_source!(PulsarSource);
@@ -43,10 +48,8 @@ struct PulsarSource {
     pool: Pool<Client>,
     /// The topic's own name, for deliveries.
     topic: String,
-    /// Messages that may be unsettled.
-    window: u32,
-    /// Bytes that are held before no more are asked for.
-    window_bytes: usize,
+    /// What may be unsettled.
+    window: Window,
     session: RefCell<Option<Reading>>,
     /// How many sessions there were.
     sessions: Cell<u64>,
@@ -91,8 +94,7 @@ impl Source for PulsarSource {
         let source = Self {
             topic: topic.rsplit_once('/').map_or(topic.as_str(), |(_, name)| name).to_owned(),
             pool,
-            window: wants.window.max(1),
-            window_bytes: wants.window_bytes as usize,
+            window: Window { messages: wants.window.max(1), bytes: wants.window_bytes as usize },
             session: RefCell::default(),
             sessions: Cell::new(0),
             notices: RefCell::new(Notices::new()),
@@ -109,17 +111,22 @@ impl Source for PulsarSource {
         let deadline = Deadline::of_call(call.timeout);
         let mut reading = self.take_session(call, deadline).await?;
         let wait = wait.min(deadline.left().unwrap_or_default() / 2);
-        if let Err(error) = self.fill(&mut reading, max, max_bytes, wait, deadline).await {
-            self.end(reading, &error, deadline).await;
-            let notices = self.notices();
-            // The host has to know what is lost, whatever it is told of the connection.
-            let is_told = !notices.lost.is_empty() || !notices.revoked.is_empty();
-            let told = Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(notices) };
-            return if is_told { Ok(told) } else { Err(error) };
+        match self.fill(&mut reading, max, max_bytes, wait, deadline).await {
+            Ok(None) => {}
+            // The connection is as good as any other.
+            Ok(Some(error)) => {
+                self.session.replace(Some(reading));
+                return self.failed(error);
+            }
+            Err(error) => {
+                self.end(reading, &error, deadline).await;
+                return self.failed(error);
+            }
         }
-        let has_room = reading.entries.handed() < self.window as usize;
+        let has_room = reading.entries.handed() < self.window.messages as usize;
+        let was_empty = reading.entries.held() == 0;
         let deliveries = self.hand_over(&mut reading, max, max_bytes);
-        let caught_up = deliveries.is_empty() && has_room && wait > 0;
+        let caught_up = was_empty && has_room && wait > 0;
         self.session.replace(Some(reading));
         Ok(Pulled { deliveries, caught_up, notices: self.notices() })
     }
@@ -149,7 +156,12 @@ impl Source for PulsarSource {
     }
 
     async fn health(&self, call: &CallInfo) -> HealthReport {
-        self.pool.health(call).await
+        // The session that reads isn't in the pool.
+        let trouble = self.session.borrow().as_ref().and_then(|reading| reading.client.trouble().map(str::to_owned));
+        match trouble {
+            Some(trouble) => HealthReport::new(Health::Degraded, trouble),
+            None => self.pool.health(call).await,
+        }
     }
 
     async fn tick(&self, call: &CallInfo) -> Result<Notices, PluginError> {
@@ -200,7 +212,7 @@ impl PulsarSource {
         }
         let client = self.pool.take(call, deadline).await?;
         self.sessions.set(self.sessions.get() + 1);
-        Ok(Reading { client, entries: Entries::new(self.sessions.get()), due: HashMap::new() })
+        Ok(Reading { client, entries: Entries::new(self.sessions.get(), self.window), due: HashMap::new() })
     }
 
     /// Ends a session that is of no more use. What it delivered comes again, in another one.
@@ -209,7 +221,17 @@ impl PulsarSource {
         self.pool.give_back(reading.client, Some(error), deadline).await;
     }
 
-    /// Waits until something is there to be handed over, and takes what else has come.
+    /// What a pull that failed answers.
+    fn failed(&self, error: PluginError) -> Result<Pulled, PluginError> {
+        let notices = self.notices();
+        // The host has to know what is lost, whatever it is told of the connection.
+        let is_told = !notices.lost.is_empty() || !notices.revoked.is_empty();
+        let told = Pulled { caught_up: false, ..Pulled::new(Vec::new()).with_notices(notices) };
+        if is_told { Ok(told) } else { Err(error) }
+    }
+
+    /// Waits until something is there to be handed over, and takes what else has come. Answers why nothing can come, if the session is good
+    /// and its brokers refuse the subscription.
     async fn fill(
         &self,
         reading: &mut Reading,
@@ -217,20 +239,25 @@ impl PulsarSource {
         max_bytes: u32,
         wait: u32,
         deadline: Deadline,
-    ) -> Result<(), PluginError> {
+    ) -> Result<Option<PluginError>, PluginError> {
         let began = Instant::now();
         loop {
-            if !reading.client.is_subscribed() {
-                let time = deadline.at_most(self.keys().ack_timeout);
-                let made = reading.client.subscribe(self.pool.endpoint(), time).await?;
-                let partitions = reading.client.partitions(self.pool.endpoint(), time).await?.max(1);
+            if reading.client.wants_consumers() {
+                let mut made = Vec::new();
+                let subscribed = reading.client.subscribe(self.pool.endpoint(), &mut made, deadline).await?;
                 for consumer in made {
-                    reading.entries.add_consumer(consumer.id, self.window / partitions);
+                    reading.entries.permits().add(consumer);
+                }
+                match subscribed {
+                    Ok(partitions) => reading.entries.permits().share_among(partitions),
+                    Err(unread) if unread.is_refused => return Ok(Some(unread.error)),
+                    Err(unread) => return Err(unread.error),
                 }
             }
-            // Nothing more is asked for while so much waits here.
-            if reading.entries.held_bytes() < self.window_bytes {
-                let grants = reading.entries.grants();
+            // Nothing more is asked for while so much is here.
+            if reading.entries.bytes() < self.window.bytes {
+                let due = |consumer: u64| reading.due.get(&consumer).map_or(0, Vec::len);
+                let grants = reading.entries.permits().grants(due);
                 reading.client.grant(&grants, deadline).await?;
             }
             let entries = &reading.entries;
@@ -239,7 +266,7 @@ impl PulsarSource {
             let left = if entries.held() > 0 || is_enough { 0 } else { wait.saturating_sub(gone) };
             self.listen(reading, left, deadline).await?;
             if left == 0 || reading.entries.held() > 0 {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
@@ -249,7 +276,7 @@ impl PulsarSource {
         reading.client.listen(wait, deadline).await?;
         while let Some(frame) = reading.client.take() {
             match frame.command {
-                Command::Delivered(delivered) => reading.entries.take(&delivered, &frame.entry),
+                Command::Delivered(delivered) => reading.entries.take(delivered, frame.entry),
                 Command::CloseConsumer(closed) => {
                     let lost = reading.entries.remove_consumer(closed.consumer_id);
                     self.notices.borrow_mut().lost.extend(lost);
@@ -265,13 +292,14 @@ impl PulsarSource {
                 _ => {}
             }
         }
+        self.lag.set(reading.client.backlog().or(self.lag.get()));
         Ok(())
     }
 
     fn hand_over(&self, reading: &mut Reading, max: u32, max_bytes: u32) -> Vec<Delivery> {
         let (mut deliveries, mut bytes) = (Vec::new(), 0_usize);
         let kind = self.keys().kind;
-        while deliveries.len() < max as usize && reading.entries.handed() < self.window as usize {
+        while deliveries.len() < max as usize && reading.entries.handed() < self.window.messages as usize {
             let room = (!deliveries.is_empty()).then(|| (max_bytes as usize).saturating_sub(bytes));
             let Some((held, token)) = reading.entries.next(room) else { break };
             bytes += held.message.payload.len();
@@ -316,7 +344,8 @@ impl PulsarSource {
         self.listen(reading, 0, deadline).await?;
         self.pass_on(reading, deadline).await?;
         reading.client.ping(self.pool.endpoint(), deadline).await?;
-        self.lag.set(Some(reading.client.backlog(deadline).await?));
+        reading.client.ask_backlog(deadline).await?;
+        // What is answered later is told later.
         self.listen(reading, 0, deadline).await
     }
 

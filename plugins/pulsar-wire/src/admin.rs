@@ -17,6 +17,8 @@ use crate::topic::{full_name, is_namespace, shown};
 
 /// Code of what goes wrong between us and the service, or of an answer that we can't go on with.
 const CODE: &str = "PULSAR.PROVISION";
+/// Brokers that may send us on, one after the other: what is about a topic is answered by the broker that has it.
+const REDIRECTS_MAX: usize = 5;
 /// Most partitions that are created. Each of them costs the cluster files and memory.
 const PARTITIONS_MAX: u32 = 10_000;
 /// Place of the first message that is kept, as the service has it.
@@ -150,7 +152,7 @@ impl Admin {
         let (kind, path) = name.split_once("://").unwrap_or(("persistent", name));
         let (namespace, local) = path.rsplit_once('/').unwrap_or(("", path));
         let base = format!("{kind}/{namespace}/{}", escaped(local));
-        let partitions = self.partitions(kind, namespace, name, &base).await?;
+        let partitions = self.partitions(name, &base).await?;
         let target = format!("topic {name}");
         let (action, detail) = compare(partitions, topic.partitions);
         if apply && action == Action::Create {
@@ -174,21 +176,17 @@ impl Admin {
     }
 
     /// How many partitions a topic has, 0 for one without; none: it isn't there.
-    async fn partitions(
-        &self,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        base: &str,
-    ) -> Result<Option<u32>, PluginError> {
-        let list = format!("{kind}/{namespace}");
-        if self.names(&format!("{list}/partitioned")).await?.iter().any(|other| other == name) {
-            let answer = self.asked(&format!("{base}/partitions")).await?;
-            let count = answer.as_ref().and_then(|answer| answer.get("partitions")).and_then(Value::as_u64);
-            let count = count.and_then(|count| u32::try_from(count).ok());
-            return count.map(Some).ok_or_else(|| odd(&format!("no number of partitions of {name}")));
+    async fn partitions(&self, name: &str, base: &str) -> Result<Option<u32>, PluginError> {
+        if let Some(answer) = self.asked(&format!("{base}/partitions")).await? {
+            let count = answer.get("partitions").and_then(Value::as_u64).and_then(|count| u32::try_from(count).ok());
+            match count {
+                Some(0) => {}
+                Some(count) => return Ok(Some(count)),
+                None => return Err(odd(&format!("no number of partitions of {name}"))),
+            }
         }
-        Ok(self.names(&list).await?.iter().any(|other| other == name).then_some(0))
+        // Whether there is one without partitions, brokers don't tell by that: some answer 0 for what isn't there.
+        Ok(self.is_there(&format!("{base}/subscriptions")).await?.then_some(0))
     }
 
     async fn names(&self, path: &str) -> Result<Vec<String>, PluginError> {
@@ -205,6 +203,7 @@ impl Admin {
         let response = self.send("GET", path, "").await?;
         match response.status {
             404 => Ok(None),
+            200..300 if response.truncated => Err(odd("more than the grant lets through")),
             200..300 => serde_json::from_slice(&response.body).map(Some).map_err(|_| odd("something else than JSON")),
             _ => Err(refused(path, &response)),
         }
@@ -217,12 +216,24 @@ impl Admin {
     }
 
     async fn send(&self, method: &str, path: &str, body: &str) -> Result<Response, PluginError> {
+        let mut url = format!("{}/admin/v2/{path}", self.url);
+        for _ in 0..=REDIRECTS_MAX {
+            let response = self.send_once(method, &url, body).await?;
+            match next_url(&url, &response)? {
+                Some(next) => url = next,
+                None => return Ok(response),
+            }
+        }
+        Err(odd("that others have the answer, without an end"))
+    }
+
+    async fn send_once(&self, method: &str, url: &str, body: &str) -> Result<Response, PluginError> {
         let late = || PluginError::unavailable(CODE, "no time was left");
         let json = ("content-type".to_owned(), "application/json".to_owned());
         let authorization = self.authorization.clone().map(|value| ("authorization".to_owned(), value));
         let request = Request {
             method: method.to_owned(),
-            url: format!("{}/admin/v2/{path}", self.url),
+            url: url.to_owned(),
             headers: authorization.into_iter().chain([json]).collect(),
             body: body.as_bytes().to_vec(),
             timeout: self.deadline.left().ok_or_else(late)?,
@@ -231,10 +242,33 @@ impl Admin {
         };
         match http::send(vec![request]).await.pop() {
             Some(Ok(response)) => Ok(response),
-            Some(Err(error)) => Err(net::connect_failure(CODE, &self.url, &error.error)),
+            Some(Err(error)) => Err(net::connect_failure(CODE, origin(url), &error.error)),
             None => Err(PluginError::internal("the host gave no result for the request")),
         }
     }
+}
+
+/// Where a broker sends us on to; none: it answers itself. The token goes along, so the scheme stays; the grant says to which brokers.
+fn next_url(url: &str, response: &Response) -> Result<Option<String>, PluginError> {
+    if !matches!(response.status, 301 | 302 | 307 | 308) {
+        return Ok(None);
+    }
+    let location = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("location"));
+    let location = location.map(|(_, value)| value.as_str()).unwrap_or_default();
+    let scheme = |url: &str| url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme(location) {
+        Some(next) if Some(&next) == scheme(url).as_ref() && !origin(location).contains('@') => {
+            Ok(Some(location.to_owned()))
+        }
+        _ => Err(odd("that another has the answer, and not where by the same scheme")),
+    }
+}
+
+/// The scheme, host and port of a URL.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url.get(host..).and_then(|rest| rest.find(['/', '?', '#'])).map_or(url.len(), |at| host + at);
+    url.get(..end).unwrap_or(url)
 }
 
 fn compare(there: Option<u32>, wanted: u32) -> (Action, String) {
@@ -286,6 +320,24 @@ mod tests {
         assert_eq!(compare(None, 4), (Action::Create, "with 4 partitions".to_owned()));
         assert_eq!(compare(Some(4), 8).0, Action::Conflict);
         assert_eq!(compare(Some(0), 1).0, Action::Conflict);
+    }
+
+    fn response(status: u16, headers: &[(&str, &str)]) -> Response {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Response { status, headers, body: Vec::new(), truncated: false }
+    }
+
+    #[test]
+    fn the_broker_that_has_the_topic_is_asked_by_the_same_scheme() {
+        let url = "http://a:8080/admin/v2/persistent/x";
+        let to = |status: u16, location: &str| next_url(url, &response(status, &[("Location", location)]));
+        assert_eq!(to(200, "http://b:8080/y"), Ok(None));
+        assert_eq!(to(307, "http://b:8080/y"), Ok(Some("http://b:8080/y".to_owned())));
+        for location in ["https://b:8443/y", "/y", "", "http://u:p@b/y"] {
+            assert!(to(307, location).is_err(), "{location}");
+        }
+        assert!(next_url(url, &response(307, &[])).is_err());
+        assert_eq!((origin(url), origin("http://a"), origin("a")), ("http://a:8080", "http://a", "a"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::frame::{Garbled, number, put_number};
 use crate::proto::{KeyValue, MessageMetadata, SingleMessageMetadata};
 
 /// Most messages of a batch: more are a mistake, or somebody's who means us harm.
-const MESSAGES_MAX: i32 = 100_000;
+pub const MESSAGES_MAX: u32 = 100_000;
 
 /// One message of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,11 +55,10 @@ pub fn messages(metadata: MessageMetadata, payload: &[u8], max: usize) -> Result
             payload: plain,
         }]);
     };
-    if !(0..=MESSAGES_MAX).contains(&count) {
-        return Err(Garbled("a batch says that it has an impossible number of messages"));
-    }
+    let count = u32::try_from(count).ok().filter(|count| *count <= MESSAGES_MAX);
+    let count = count.ok_or(Garbled("a batch says that it has an impossible number of messages"))?;
     let (mut rest, mut found) = (plain.as_slice(), Vec::new());
-    for index in 0..count.unsigned_abs() {
+    for index in 0..count {
         let size = number(rest).ok_or(Garbled("a batch ends before its last message"))?;
         let end = 4_usize.saturating_add(size);
         let head = rest.get(4..end).ok_or(Garbled("a batch ends in the metadata of a message"))?;
@@ -83,9 +82,10 @@ pub fn messages(metadata: MessageMetadata, payload: &[u8], max: usize) -> Result
     Ok(found)
 }
 
-/// How many messages an entry has, whether they can be read or not.
+/// How many messages an entry has, whether they can be read or not; never more than [`MESSAGES_MAX`].
 pub fn count(metadata: &MessageMetadata) -> u32 {
-    metadata.num_messages_in_batch.and_then(|count| u32::try_from(count).ok()).unwrap_or(1).max(1)
+    let count = metadata.num_messages_in_batch.and_then(|count| u32::try_from(count).ok());
+    count.unwrap_or(1).clamp(1, MESSAGES_MAX)
 }
 
 fn key(text: Option<String>, is_base64: Option<bool>, is_null: Option<bool>) -> Result<Option<Vec<u8>>, Garbled> {
@@ -162,6 +162,7 @@ mod tests {
         }
         for count in [-1, 4, i32::MAX] {
             let wrong = MessageMetadata { num_messages_in_batch: Some(count), ..metadata.clone() };
+            assert!(super::count(&wrong) <= MESSAGES_MAX, "{count}");
             assert!(messages(wrong, &payload, 1_000).is_err(), "{count}");
         }
     }

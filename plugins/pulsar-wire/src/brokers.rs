@@ -1,5 +1,7 @@
 //! The brokers of a cluster that this session knows, and which of them has a topic.
 
+use std::time::{Duration, Instant};
+
 use waybill_plugin::broker::Address;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::transport::{Outcome, PluginError};
@@ -13,6 +15,43 @@ use crate::refusal::Refusal;
 const REDIRECTS_MAX: usize = 20;
 /// Connections of a session. The manifest asks for as many of all sessions together.
 const CONNECTIONS_MAX: usize = 32;
+
+/// After so long a broker that couldn't be connected to is tried again. Longer than the second for which its topics are held, so that it
+/// doesn't cost the topics of other brokers the time for connecting with every call.
+const UNREACHABLE_AGE: Duration = Duration::from_secs(5);
+
+/// The time for finding topics in a call: no more is begun after half of it, so that the rest is left to those that were found. What was
+/// begun has its own time, so that a healthy broker isn't given up for the time that others took.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    until: Deadline,
+    call: Deadline,
+    /// Milliseconds for one answer.
+    patience: u32,
+}
+
+impl Time {
+    /// Of a call that begins now, and a broker that has so many milliseconds for an answer.
+    pub fn of(call: Deadline, patience: u32) -> Self {
+        Self { until: Deadline::after(call.left().unwrap_or_default() / 2), call, patience }
+    }
+
+    /// Whether nothing more is begun.
+    pub fn is_over(&self) -> bool {
+        self.until.left().is_none()
+    }
+
+    /// When a question that is asked now has to be answered.
+    pub fn answer(&self) -> Deadline {
+        self.call.at_most(self.patience)
+    }
+
+    /// The pause, if there is time for it.
+    pub fn pause(&self, pause: Duration) -> Option<Duration> {
+        let left = Duration::from_millis(u64::from(self.until.left().unwrap_or_default()));
+        Some(pause).filter(|pause| *pause < left)
+    }
+}
 
 /// Which broker a connection goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +84,25 @@ pub trait Dial {
 /// Connections to brokers, by their places in the order in which they were made. The first is the one that was asked for.
 pub struct Brokers {
     all: Vec<(Place, Connection)>,
+    unreachable: Unreachable,
+}
+
+/// Brokers that couldn't be connected to lately. A call that meets several of their topics waits for one of them once.
+#[derive(Debug, Default)]
+struct Unreachable(Vec<(Place, PluginError, Instant)>);
+
+impl Unreachable {
+    fn note(&mut self, place: Place, error: PluginError, now: Instant) {
+        self.0.retain(|(known, _, since)| *known != place && now.saturating_duration_since(*since) < UNREACHABLE_AGE);
+        self.0.push((place, error, now));
+    }
+
+    fn why(&self, place: &Place, now: Instant) -> Option<&PluginError> {
+        let is_meant = |(known, _, since): &&(Place, PluginError, Instant)| {
+            known == place && now.saturating_duration_since(*since) < UNREACHABLE_AGE
+        };
+        self.0.iter().find(is_meant).map(|(_, error, _)| error)
+    }
 }
 
 /// Why a topic has no broker that takes us.
@@ -61,14 +119,15 @@ impl Unfound {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Refused(refusal) => refusal.is_passing(),
-            Self::Unreachable(_) => true,
+            // Trying again at once costs the time for connecting, which is all that a call has.
+            Self::Unreachable(_) => false,
         }
     }
 
     /// The fate of a message for the topic: nothing of it was sent.
     pub fn fate(&self) -> Outcome {
         match self {
-            Self::Refused(refusal) => refusal.fate(),
+            Self::Refused(refusal) => refusal.fate_unsent(),
             Self::Unreachable(error) => error.fault.clone().with_after(Some(1_000)).blocking(""),
         }
     }
@@ -95,7 +154,7 @@ impl Brokers {
     /// With the connection to the broker, or the proxy, that the configuration names.
     pub fn new(first: Connection) -> Self {
         let place = Place { address: first.address().clone(), behind_proxy: None };
-        Self { all: vec![(place, first)] }
+        Self { all: vec![(place, first)], unreachable: Unreachable::default() }
     }
 
     /// The address that the configuration names; none after the last connection is gone.
@@ -126,11 +185,14 @@ impl Brokers {
         &mut self,
         topic: &str,
         dial: &impl Dial,
-        deadline: Deadline,
+        time: &Time,
     ) -> Result<Result<usize, Unfound>, PluginError> {
         let (mut at, mut authoritative) = (0, false);
         for _ in 0..REDIRECTS_MAX {
             let Some((place, connection)) = self.all.get_mut(at) else { break };
+            if time.is_over() {
+                return Ok(Err(late()));
+            }
             let lookup = |request_id| {
                 Command::Lookup(Lookup {
                     topic: topic.to_owned(),
@@ -139,7 +201,7 @@ impl Brokers {
                     advertised_listener_name: dial.listener().map(str::to_owned),
                 })
             };
-            let answer = match connection.ask(lookup, deadline).await? {
+            let answer = match connection.ask(lookup, time.answer()).await? {
                 Ok(Command::LookupResponse(answer)) => answer,
                 Ok(_) => return Ok(Err(lost_track("the broker answers a lookup with something else"))),
                 Err(refusal) => return Ok(Err(Unfound::Refused(refusal.about(topic)))),
@@ -148,7 +210,7 @@ impl Brokers {
                 Ok(Step::Connect(_)) if dial.is_single() => return Ok(Ok(at)),
                 Ok(Step::Connect(None)) => return Ok(Ok(at)),
                 Ok(Step::Connect(Some(place))) => {
-                    return Ok(self.connection(place, dial, deadline).await.map_err(Unfound::Unreachable));
+                    return Ok(self.connection(place, dial, time.call).await.map_err(Unfound::Unreachable));
                 }
                 Ok(Step::Ask(place, certain)) => {
                     authoritative = certain;
@@ -156,7 +218,7 @@ impl Brokers {
                 }
                 Err(why) => return Ok(Err(lost_track(why))),
             };
-            match self.connection(place, dial, deadline).await {
+            match self.connection(place, dial, time.call).await {
                 Ok(next) => at = next,
                 Err(error) => return Ok(Err(Unfound::Unreachable(error))),
             }
@@ -172,6 +234,9 @@ impl Brokers {
             let why = format!("the topics are at more than {CONNECTIONS_MAX} brokers");
             return Err(PluginError::unavailable("PULSAR.LIMIT", why));
         }
+        if let Some(error) = self.unreachable.why(&place, Instant::now()) {
+            return Err(error.clone());
+        }
         let mut error = match dial.dial(&place, deadline).await {
             Ok(connection) => {
                 self.all.push((place, connection));
@@ -180,6 +245,9 @@ impl Brokers {
             Err(error) => error,
         };
         error.fault.reason = format!("{}, which has the topic: {}", place.address, error.fault.reason);
+        if error.fault.code != Connection::CODES.cancelled {
+            self.unreachable.note(place, error.clone(), Instant::now());
+        }
         Err(error)
     }
 }
@@ -212,13 +280,18 @@ fn is_same(one: &Address, other: &Address) -> bool {
     one.uri().eq_ignore_ascii_case(&other.uri())
 }
 
+fn late() -> Unfound {
+    let why = "no time was left to ask which broker has the topic";
+    Unfound::Unreachable(PluginError::unavailable(Connection::CODES.timeout, why))
+}
+
 fn lost_track(why: &str) -> Unfound {
     Unfound::Unreachable(PluginError::unavailable("PULSAR.LOOKUP", why))
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
     fn address(text: &str) -> Address {
@@ -247,6 +320,36 @@ mod tests {
         assert_eq!(read(&answer(1), &asked, true), Ok(Step::Connect(Some(place("pulsar+ssl://b:6651")))));
         assert_eq!(read(&answer(0), &asked, false), Ok(Step::Ask(place("pulsar://b:6650"), true)));
         assert_eq!(read(&answer(1), &address("pulsar://B:6650"), false), Ok(Step::Connect(None)));
+    }
+
+    #[test]
+    fn a_broker_that_could_not_be_reached_is_left_alone_for_a_while() {
+        let (mut unreachable, now) = (Unreachable::default(), Instant::now());
+        let error = PluginError::unavailable("PULSAR.TIMEOUT", "late");
+        unreachable.note(place("pulsar://a"), error.clone(), now);
+        assert_eq!(unreachable.why(&place("pulsar://a"), now), Some(&error));
+        assert_eq!(unreachable.why(&place("pulsar://b"), now), None);
+        assert_eq!(unreachable.why(&place("pulsar://a"), now + UNREACHABLE_AGE), None);
+        unreachable.note(place("pulsar://b"), error, now + UNREACHABLE_AGE);
+        assert_eq!(unreachable.0.len(), 1, "what is old is forgotten");
+    }
+
+    #[test]
+    fn half_of_a_call_is_for_finding_topics_and_an_answer_has_time_of_its_own() {
+        let time = Time::of(Deadline::after(10_000), 4_000);
+        assert!(!time.is_over() && time.pause(Duration::from_secs(1)).is_some());
+        assert_eq!(time.pause(Duration::from_secs(6)), None);
+        let late = Time { until: Deadline::after(0), ..time };
+        assert!(late.is_over() && late.pause(Duration::ZERO).is_none());
+        assert!(late.answer().left().is_some_and(|left| left > 1_000));
+    }
+
+    #[test]
+    fn a_topic_whose_broker_is_out_of_reach_is_blocked_and_not_looked_for_at_once() {
+        let unfound = late();
+        assert!(!unfound.is_passing());
+        let Outcome::Blocked(block) = unfound.fate() else { panic!("{unfound:?}") };
+        assert_eq!((block.fault.after, block.fault.maybe_delivered), (Some(1_000), false));
     }
 
     #[test]

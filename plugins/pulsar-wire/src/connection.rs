@@ -23,6 +23,8 @@ pub(crate) const PROTOCOL_VERSION: i32 = 17;
 const MESSAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
 /// Frames kept for whoever listens next. More come only by a broker that doesn't keep to what it was allowed.
 const WAITING_MAX: usize = 65_536;
+/// Bytes of their entries, for the same reason: several of the largest entries that brokers take.
+const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What a connection needs to log in.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,7 @@ pub struct Connection {
     pub incoming: Incoming,
     /// Frames that came beside an answer.
     waiting: VecDeque<Frame>,
+    waiting_bytes: usize,
     next_request: u64,
     message_max: usize,
     peer: String,
@@ -83,6 +86,7 @@ impl Connection {
             link,
             incoming: Incoming::new(login.credentials),
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             next_request: 1,
             message_max: MESSAGE_BYTES_MAX,
             peer: String::new(),
@@ -126,16 +130,46 @@ impl Connection {
     /// # Errors
     /// The connection is gone, or the broker is silent.
     pub async fn ask(&mut self, make: impl FnOnce(u64) -> Command, deadline: Deadline) -> Result<Answer, PluginError> {
-        let number = self.next_request;
-        self.next_request += 1;
-        self.write(deadline, |out| frame::command(out, make(number))).await?;
+        let number = self.begin(make, deadline).await?;
         loop {
-            let frame = self.receive(deadline).await?;
-            if frame.command.request() == Some(number) {
-                return Ok(Refusal::of(&frame.command).map_or(Ok(frame.command), Err));
+            if let Some(answer) = self.answer(number, deadline).await? {
+                return Ok(answer);
             }
-            self.keep(frame)?;
         }
+    }
+
+    /// Asks, and waits for the answer, or for word that there will be none: a frame that `is_void`, which is kept for [`Self::take`] too.
+    ///
+    /// # Errors
+    /// The connection is gone, or the broker is silent.
+    pub async fn ask_unless(
+        &mut self,
+        make: impl FnOnce(u64) -> Command,
+        is_void: impl Fn(&Command) -> bool,
+        deadline: Deadline,
+    ) -> Result<Option<Answer>, PluginError> {
+        if self.waiting.iter().any(|frame| is_void(&frame.command)) {
+            return Ok(None);
+        }
+        let number = self.begin(make, deadline).await?;
+        loop {
+            if let Some(answer) = self.answer(number, deadline).await? {
+                return Ok(Some(answer));
+            }
+            if self.waiting.back().is_some_and(|frame| is_void(&frame.command)) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next frame, if it is the answer to this request; none: it is something else, and was kept.
+    async fn answer(&mut self, number: u64, deadline: Deadline) -> Result<Option<Answer>, PluginError> {
+        let frame = self.receive(deadline).await?;
+        if frame.command.request() == Some(number) {
+            return Ok(Some(Refusal::of(&frame.command).map_or(Ok(frame.command), Err)));
+        }
+        self.keep(frame)?;
+        Ok(None)
     }
 
     /// Asks without waiting: the answer has this number.
@@ -230,7 +264,9 @@ impl Connection {
 
     /// The next frame that was kept.
     pub fn take(&mut self) -> Option<Frame> {
-        self.waiting.pop_front()
+        let frame = self.waiting.pop_front()?;
+        self.waiting_bytes -= frame.entry.len();
+        Some(frame)
     }
 
     /// Says that nothing follows. The protocol has no other goodbye.
@@ -239,9 +275,11 @@ impl Connection {
     }
 
     fn keep(&mut self, frame: Frame) -> Result<(), PluginError> {
-        if self.waiting.len() >= WAITING_MAX {
+        let bytes = self.waiting_bytes + frame.entry.len();
+        if self.waiting.len() >= WAITING_MAX || bytes > WAITING_BYTES_MAX {
             return Err(PluginError::unavailable("PULSAR.PROTOCOL", "the broker sends more than it was asked for"));
         }
+        self.waiting_bytes = bytes;
         self.waiting.push_back(frame);
         Ok(())
     }

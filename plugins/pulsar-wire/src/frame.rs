@@ -83,23 +83,43 @@ pub fn send(out: &mut Vec<u8>, send: Send, metadata: &MessageMetadata, payload: 
 /// # Errors
 /// It is none, or not what its checksum was made of.
 pub fn entry(bytes: &[u8]) -> Result<(MessageMetadata, &[u8]), Garbled> {
-    let mut rest = bytes;
-    if let Some(behind) = rest.strip_prefix(&BROKER_MARK) {
-        let size = number(behind).ok_or(Garbled("what the broker added ends too soon"))?;
-        rest = behind.get(4_usize.saturating_add(size)..).ok_or(Garbled("what the broker added ends too soon"))?;
-    }
-    if let Some(behind) = rest.strip_prefix(&CHECKSUM_MARK) {
-        let (checksum, covered) = behind.split_first_chunk::<4>().ok_or(Garbled("an entry has no checksum"))?;
-        if crc32c::crc32c(covered) != u32::from_be_bytes(*checksum) {
-            return Err(Garbled("an entry has another checksum than it says"));
+    let rest = behind_mark(bytes)?;
+    match rest.strip_prefix(&CHECKSUM_MARK) {
+        Some(behind) => {
+            let (checksum, covered) = behind.split_first_chunk::<4>().ok_or(Garbled("an entry has no checksum"))?;
+            if crc32c::crc32c(covered) != u32::from_be_bytes(*checksum) {
+                return Err(Garbled("an entry has another checksum than it says"));
+            }
+            parts(covered)
         }
-        rest = covered;
+        None => parts(rest),
     }
-    let size = number(rest).ok_or(Garbled("an entry has no metadata"))?;
+}
+
+/// What an entry says of itself, whether its checksum is right or not: the broker counts its messages by that.
+pub fn metadata(bytes: &[u8]) -> Option<MessageMetadata> {
+    let rest = behind_mark(bytes).ok()?;
+    let covered = match rest.strip_prefix(&CHECKSUM_MARK) {
+        Some(behind) => behind.get(4..)?,
+        None => rest,
+    };
+    parts(covered).ok().map(|(metadata, _)| metadata)
+}
+
+/// An entry without what its broker put before it.
+fn behind_mark(bytes: &[u8]) -> Result<&[u8], Garbled> {
+    let Some(behind) = bytes.strip_prefix(&BROKER_MARK) else { return Ok(bytes) };
+    let cut = Garbled("what the broker added ends too soon");
+    let size = number(behind).ok_or(cut)?;
+    behind.get(4_usize.saturating_add(size)..).ok_or(cut)
+}
+
+fn parts(bytes: &[u8]) -> Result<(MessageMetadata, &[u8]), Garbled> {
+    let size = number(bytes).ok_or(Garbled("an entry has no metadata"))?;
     let end = 4_usize.saturating_add(size);
-    let head = rest.get(4..end).ok_or(Garbled("an entry's metadata end behind it"))?;
+    let head = bytes.get(4..end).ok_or(Garbled("an entry's metadata end behind it"))?;
     let metadata = MessageMetadata::decode(head).map_err(|_| Garbled("an entry's metadata can't be read"))?;
-    Ok((metadata, rest.get(end..).unwrap_or_default()))
+    Ok((metadata, bytes.get(end..).unwrap_or_default()))
 }
 
 /// The number in the first four bytes.

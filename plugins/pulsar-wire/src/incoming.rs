@@ -21,7 +21,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn new(credentials: Credentials) -> Self {
+    /// Of a connection that nothing was said on yet. Where the broker asks for newer credentials, these are shown.
+    pub fn new(credentials: Credentials) -> Self {
         Self {
             input: Input::new(),
             frame_max: frame::frame_max(None),

@@ -1,6 +1,6 @@
 //! The keys of the configuration that every client of Pulsar has, beside those of every broker.
 
-use waybill_plugin::broker::Scheme;
+use waybill_plugin::broker::{Common, Scheme, Tls};
 use waybill_plugin::transport::PluginError;
 
 use crate::topic::is_namespace;
@@ -19,4 +19,19 @@ pub fn check_namespace(namespace: &str) -> Result<(), PluginError> {
         return Ok(());
     }
     Err(PluginError::invalid_config("namespace", "is not TENANT/NAMESPACE, for example public/default"))
+}
+
+/// Refuses `tls = "off"` beside an address that promises TLS: the token would go out in clear.
+///
+/// # Errors
+/// The first such address.
+pub fn check_tls(common: &Common) -> Result<(), PluginError> {
+    let secure = common.addresses(&SCHEME)?.iter().position(|address| address.tls);
+    match (common.tls, secure) {
+        (Tls::Off, Some(place)) => {
+            let why = "is pulsar+ssl:// and `tls` is off: write pulsar:// or leave `tls` out";
+            Err(PluginError::invalid_config(&format!("servers[{place}]"), why))
+        }
+        _ => Ok(()),
+    }
 }

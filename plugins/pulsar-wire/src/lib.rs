@@ -24,7 +24,7 @@ mod refusal;
 pub mod topic;
 
 pub use admin::{Admin, Wanted};
-pub use brokers::{Brokers, Dial, Place, Unfound};
+pub use brokers::{Brokers, Dial, Place, Time, Unfound};
 pub use connection::{Answer, Connection, Login};
 pub use credentials::{Auth, Credentials};
 pub use incoming::Incoming;

@@ -105,8 +105,21 @@ impl Refusal {
         }
     }
 
-    fn is_about_size(&self) -> bool {
-        self.text.to_ascii_lowercase().contains("size")
+    /// The fate of a message for a topic that was refused before anything was sent to it: it isn't there, and no attempt counts.
+    pub fn fate_unsent(&self) -> Outcome {
+        match self.fate() {
+            Outcome::Retryable(fault) => fault.with_after(Some(1_000)).with_maybe_delivered(false).blocking(""),
+            Outcome::Blocked(mut block) => {
+                block.fault.maybe_delivered = false;
+                Outcome::Blocked(block)
+            }
+            fate => fate,
+        }
+    }
+
+    /// Whether an entry has more bytes than the broker takes.
+    pub fn is_about_size(&self) -> bool {
+        self.number == NOT_ALLOWED && self.text.to_ascii_lowercase().contains("size")
     }
 
     fn fault(&self) -> Fault {
@@ -168,6 +181,15 @@ mod tests {
             };
             assert_eq!(found, expected, "{number} {text}");
         }
+    }
+
+    #[test]
+    fn what_was_refused_before_it_was_sent_burns_no_attempt_and_is_nowhere() {
+        for number in [0, METADATA, PERSISTENCE, AUTHORIZATION, NOT_READY, CHECKSUM, PRODUCER_BUSY, FENCED, 99] {
+            let Outcome::Blocked(block) = Refusal::new(number, "").fate_unsent() else { panic!("{number}") };
+            assert!(!block.fault.maybe_delivered, "{number}");
+        }
+        assert!(matches!(Refusal::new(INVALID_TOPIC, "").fate_unsent(), Outcome::Permanent(_)));
     }
 
     #[test]

@@ -45,6 +45,12 @@ pub fn is_namespace(text: &str) -> bool {
     text.split('/').count() == 2 && text.split('/').all(is_part)
 }
 
+/// The topic of a partition, by its name; the name itself where it is none of a partition.
+pub fn topic_of(name: &str) -> &str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.rsplit_once("-partition-").filter(|(_, number)| is_number(number)).map_or(name, |(topic, _)| topic)
+}
+
 /// The name of one partition; the topic's own where it has none.
 pub fn partition_name(topic: &str, partitions: u32, partition: u32) -> String {
     if partitions == 0 { topic.to_owned() } else { format!("{topic}-partition-{partition}") }
@@ -82,5 +88,10 @@ mod tests {
     fn a_partition_is_a_topic_of_its_own() {
         assert_eq!(partition_name("persistent://a/b/c", 3, 2), "persistent://a/b/c-partition-2");
         assert_eq!(partition_name("persistent://a/b/c", 0, 0), "persistent://a/b/c");
+        for (name, topic) in
+            [("c-partition-12", "c"), ("c", "c"), ("c-partition-", "c-partition-"), ("c-partition-x", "c-partition-x")]
+        {
+            assert_eq!(topic_of(name), topic);
+        }
     }
 }

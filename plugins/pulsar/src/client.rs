@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use waybill_plugin::broker::{Address, Codes, Endpoint, Session};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::host::net_types::TlsOptions;
-use waybill_plugin::transport::{OpenArgs, Outcome, PluginError};
+use waybill_plugin::transport::{Fault, OpenArgs, Outcome, PluginError};
 use waybill_pulsar_wire::proto::{self, Command};
-use waybill_pulsar_wire::{Brokers, Connection, Credentials, Dial, Login, Place, Refusal, Unfound};
+use waybill_pulsar_wire::topic::topic_of;
+use waybill_pulsar_wire::{Brokers, Connection, Credentials, Dial, Login, Place, Refusal, Time, Unfound};
 
 use crate::config::{Config, Keys};
 use crate::template::Template;
@@ -18,8 +19,9 @@ const PARTITIONS_AGE: Duration = Duration::from_secs(60);
 /// Topics that are known, and producers that are open, at most: of more, the one that was used the longest time ago goes.
 const TOPICS_MAX: usize = 4_096;
 const PRODUCERS_MAX: usize = 1_024;
-/// Pauses before a topic on its way between brokers is looked for again.
-const PAUSES: [Duration; 4] =
+/// Pauses of a call before a topic on its way between brokers is looked for again. They are those of all its topics together, so that
+/// many on their way don't take its time from the others.
+pub(crate) const PAUSES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(400)];
 
 /// What every session of an instance has in common.
@@ -57,6 +59,12 @@ pub(crate) struct Producer {
     /// Number of its next message.
     pub(crate) sequence: u64,
     used: u64,
+}
+
+impl Producer {
+    pub(crate) fn new(broker: usize, id: u64, name: String) -> Self {
+        Self { broker, id, name, sequence: 0, used: 0 }
+    }
 }
 
 struct Dialer<'a> {
@@ -118,16 +126,10 @@ impl Session for Client {
     }
 
     async fn catch_up(&mut self, deadline: Deadline) -> Result<(), PluginError> {
-        let producers = &mut self.producers;
-        for (broker, connection) in self.brokers.each() {
+        for (_, connection) in self.brokers.each() {
             connection.catch_up(deadline).await?;
-            // What else was said is for calls that are over.
-            while let Some(frame) = connection.take() {
-                if let Command::CloseProducer(closed) = frame.command {
-                    producers.retain(|_, known| (known.broker, known.id) != (broker, closed.producer_id));
-                }
-            }
         }
+        self.drain();
         Ok(())
     }
 
@@ -157,18 +159,17 @@ impl Client {
     ///
     /// # Errors
     /// A connection is gone.
-    pub(crate) async fn partitions(
-        &mut self,
-        topic: &str,
-        deadline: Deadline,
-    ) -> Result<Result<u32, Outcome>, PluginError> {
+    pub(crate) async fn partitions(&mut self, topic: &str, time: &Time) -> Result<Result<u32, Outcome>, PluginError> {
         if let Some(known) = self.topics.get(topic).filter(|known| known.asked.elapsed() < PARTITIONS_AGE) {
             return Ok(Ok(known.partitions));
         }
+        if time.is_over() {
+            return Ok(Err(unreached()));
+        }
         let Some(first) = self.brokers.first() else { return Err(gone()) };
-        let partitions = match first.partitions(topic, true, deadline).await? {
+        let partitions = match first.partitions(topic, true, time.answer()).await? {
             Ok(partitions) => partitions,
-            Err(refusal) => return Ok(Err(refusal.fate())),
+            Err(refusal) => return Ok(Err(refusal.fate_unsent())),
         };
         if self.topics.len() >= TOPICS_MAX {
             self.topics.clear();
@@ -177,7 +178,7 @@ impl Client {
         Ok(Ok(partitions))
     }
 
-    /// Sees to it that a partition has a producer. Otherwise what becomes of its messages.
+    /// Sees to it that a partition has a producer. Otherwise what becomes of its messages. `pauses` are those that are left to the call.
     ///
     /// # Errors
     /// A connection is gone.
@@ -185,27 +186,34 @@ impl Client {
         &mut self,
         endpoint: &Endpoint<Self>,
         partition: &str,
-        deadline: Deadline,
+        pauses: &mut impl Iterator<Item = Duration>,
+        time: &Time,
     ) -> Result<Result<(), Outcome>, PluginError> {
         self.clock += 1;
         if let Some(known) = self.producers.get_mut(partition) {
             known.used = self.clock;
             return Ok(Ok(()));
         }
-        self.make_room(deadline).await?;
+        if time.is_over() {
+            return Ok(Err(unreached()));
+        }
+        self.make_room(time.answer()).await?;
         let dialer = Dialer { endpoint, is_secure: endpoint.wants_tls(&self.address) };
-        let mut pauses = PAUSES.into_iter();
         loop {
-            let unfound = match self.brokers.find(partition, &dialer, deadline).await? {
-                Ok(broker) => match self.create_producer(broker, partition, deadline).await? {
+            let unfound = match self.brokers.find(partition, &dialer, time).await? {
+                Ok(broker) => match self.create_producer(broker, partition, time.answer()).await? {
                     Ok(()) => return Ok(Ok(())),
                     Err(refusal) => Unfound::Refused(refusal),
                 },
                 Err(unfound) => unfound,
             };
-            match pauses.next().filter(|_| unfound.is_passing()) {
+            let pause = if unfound.is_passing() { pauses.next() } else { None };
+            match pause.and_then(|pause| time.pause(pause)) {
                 Some(pause) => std::thread::sleep(pause),
-                None => return Ok(Err(unfound.fate())),
+                None => {
+                    forget_topic(&mut self.topics, partition);
+                    return Ok(Err(unfound.fate()));
+                }
             }
         }
     }
@@ -235,7 +243,7 @@ impl Client {
             }
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let producer = Producer { broker, id, name, sequence: 0, used: self.clock };
+        let producer = Producer { used: self.clock, ..Producer::new(broker, id, name) };
         self.producers.insert(partition.to_owned(), producer);
         Ok(Ok(()))
     }
@@ -253,10 +261,39 @@ impl Client {
         connection.begin(close, deadline).await.map(|_| ())
     }
 
-    /// Forgets producers that their broker has closed.
-    pub(crate) fn forget(&mut self, broker: usize, closed: &[u64]) {
-        self.producers.retain(|_, known| known.broker != broker || !closed.contains(&known.id));
+    /// Takes what brokers said beside answers: of producers that they closed. What else was said is for calls that are over.
+    pub(crate) fn drain(&mut self) {
+        let mut closed = Vec::new();
+        for (broker, connection) in self.brokers.each() {
+            while let Some(frame) = connection.take() {
+                if let Command::CloseProducer(told) = frame.command {
+                    closed.push((broker, told.producer_id));
+                }
+            }
+        }
+        for (broker, producer) in closed {
+            self.forget(broker, &[producer]);
+        }
     }
+
+    /// Forgets producers that their broker has closed, and how many partitions their topics have: they may be made anew.
+    pub(crate) fn forget(&mut self, broker: usize, closed: &[u64]) {
+        let is_closed = |known: &Producer| known.broker == broker && closed.contains(&known.id);
+        for (name, _) in self.producers.extract_if(|_, known| is_closed(known)) {
+            forget_topic(&mut self.topics, &name);
+        }
+    }
+}
+
+/// A topic, or a partition of one, may have been made anew with another number of partitions.
+fn forget_topic(topics: &mut HashMap<String, Topic>, name: &str) {
+    topics.remove(name);
+    topics.remove(topic_of(name));
+}
+
+/// The fate of a message whose topic wasn't looked for: the time for that went to others.
+fn unreached() -> Outcome {
+    Outcome::Release(Fault::new(Connection::CODES.timeout, "no time was left to look for its topic"))
 }
 
 /// A session without its connections.

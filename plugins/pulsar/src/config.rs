@@ -1,7 +1,7 @@
 //! What an operator may set. The manifest's schema says the same for the host; here it becomes types.
 
 use serde::Deserialize;
-use waybill_plugin::broker::{self, Common, Order, Scheme, Tls, positive};
+use waybill_plugin::broker::{self, Common, Order, Scheme, positive};
 use waybill_plugin::transport::PluginError;
 use waybill_pulsar_wire::{Auth, Hashing, Wanted, keys};
 
@@ -86,11 +86,7 @@ impl broker::Keys for Keys {
             ("batch_bytes", self.batch_bytes),
         ])?;
         keys::check_namespace(&self.namespace)?;
-        let secure = common.addresses(&Self::SCHEME)?.iter().position(|address| address.tls);
-        if let (Tls::Off, Some(place)) = (common.tls, secure) {
-            let why = "is pulsar+ssl:// and `tls` is off: write pulsar:// or leave `tls` out";
-            return Err(PluginError::invalid_config(&format!("servers[{place}]"), why));
-        }
+        keys::check_tls(common)?;
         match &self.provision {
             Some(wanted) => wanted.check(&self.namespace),
             None => Ok(()),

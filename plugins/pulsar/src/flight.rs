@@ -26,6 +26,8 @@ pub(crate) struct Lane {
     pub(crate) name: String,
     /// Places in the batch, in order.
     pub(crate) queue: VecDeque<usize>,
+    /// An entry of several was too large for the broker: each goes alone, so that only what is too large by itself is refused.
+    pub(crate) alone: bool,
 }
 
 /// Bounds of a conversation.
@@ -41,6 +43,11 @@ pub(crate) struct Limits {
     pub(crate) message_max: usize,
     /// Milliseconds without a receipt.
     pub(crate) patience: u32,
+}
+
+/// Why what is under way, or waits, on a producer isn't sent.
+pub(crate) fn moved() -> Fault {
+    Fault::new("PULSAR.MOVED", "the broker gave the topic up: it is looked for anew")
 }
 
 /// An entry without a receipt.
@@ -119,7 +126,8 @@ impl<'a, 'b> Flight<'a, 'b> {
             };
             // An entry is taken as a whole or not at all, so a key's messages may share one.
             let follows = self.state.runs.before(place).is_some_and(|before| places.contains(&before));
-            let is_full = places.len() >= self.limits.messages || self.waiting + places.len() >= self.limits.window;
+            let most = if lane.alone { 1 } else { self.limits.messages };
+            let is_full = places.len() >= most || self.waiting + places.len() >= self.limits.window;
             if is_full || !(follows || self.state.runs.is_free(place)) {
                 break;
             }
@@ -167,15 +175,45 @@ impl<'a, 'b> Flight<'a, 'b> {
                 }
             }
             Command::SendError(error) => {
-                if let Some(pending) = self.answered((error.producer_id, error.sequence_id)) {
-                    let outcome = Refusal::new(error.error, &error.message).fate();
-                    for place in pending.places {
-                        self.state.settle(place, outcome.clone());
-                    }
+                let key = self.refused((error.producer_id, error.sequence_id));
+                if let Some(pending) = key.and_then(|key| self.answered(key)) {
+                    self.refuse(pending, &Refusal::new(error.error, &error.message));
                 }
             }
             Command::CloseProducer(closed) => self.close(closed.producer_id),
             _ => {}
+        }
+    }
+
+    /// The entry that a refusal is about. A receipt has the number of the entry's first message; a refusal has that of its last.
+    fn refused(&self, (producer, sequence): (u64, u64)) -> Option<(u64, u64)> {
+        let is_meant = |(key, pending): &(&(u64, u64), &Pending)| {
+            let last = key.1 + (pending.places.len() as u64).saturating_sub(1);
+            key.0 == producer && (key.1 == sequence || last == sequence)
+        };
+        self.pending.iter().find(is_meant).map(|(key, _)| *key)
+    }
+
+    /// An entry that the broker doesn't take. One of several messages that is too large as a whole goes again, message by message.
+    fn refuse(&mut self, pending: Pending, refusal: &Refusal) {
+        let lane = self.lanes.get_mut(pending.lane).filter(|_| pending.places.len() > 1 && refusal.is_about_size());
+        if let Some(lane) = lane {
+            lane.alone = true;
+            for place in pending.places.into_iter().rev() {
+                if let Some(written) = self.state.written.get_mut(place) {
+                    *written = false;
+                }
+                lane.queue.push_front(place);
+            }
+            return;
+        }
+        self.settle(pending, &refusal.fate());
+    }
+
+    /// Settles an entry from its end: settling one gives back what is behind it in its key as never sent, which these aren't.
+    fn settle(&mut self, pending: Pending, outcome: &Outcome) {
+        for place in pending.places.into_iter().rev() {
+            self.state.settle(place, outcome.clone());
         }
     }
 
@@ -210,12 +248,12 @@ impl<'a, 'b> Flight<'a, 'b> {
         let name = self.producers.iter().find(|(_, known)| known.id == producer).map(|(name, _)| name.clone());
         let Some(name) = name else { return };
         self.closed.push(producer);
-        let fault = Fault::new("PULSAR.MOVED", "the broker gave the topic up: it is looked for anew");
+        let fault = moved();
         let mut keys: Vec<_> = self.pending.keys().copied().filter(|(known, _)| *known == producer).collect();
         keys.sort_unstable();
         for key in keys {
-            for place in self.answered(key).map(|pending| pending.places).unwrap_or_default() {
-                self.state.settle(place, Outcome::Retryable(fault.clone().with_maybe_delivered(true)));
+            if let Some(pending) = self.answered(key) {
+                self.settle(pending, &Outcome::Retryable(fault.clone().with_maybe_delivered(true)));
             }
         }
         for lane in self.lanes.iter_mut().filter(|lane| lane.name == name) {
@@ -259,3 +297,7 @@ impl Side for Flight<'_, '_> {
         !self.pending.is_empty() && self.moved.elapsed() > patience
     }
 }
+
+#[cfg(test)]
+#[path = "flight_tests.rs"]
+mod tests;

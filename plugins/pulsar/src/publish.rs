@@ -10,11 +10,12 @@ use waybill_plugin::broker::{Endpoint, Outcomes, Session as _};
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::exchange::{Bounds, exchange};
 use waybill_plugin::transport::{CallInfo, Fault, Message, Outcome, PluginError};
+use waybill_pulsar_wire::Time;
 use waybill_pulsar_wire::topic::partition_name;
 
-use crate::client::Client;
+use crate::client::{Client, PAUSES};
 use crate::config::{Batching, Keys};
-use crate::flight::{Flight, Lane, Limits};
+use crate::flight::{Flight, Lane, Limits, moved};
 use crate::runs::Runs;
 
 /// What became of the batch, and why the session is of no more use if it isn't.
@@ -33,7 +34,7 @@ pub(crate) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    fn new(call: &'a CallInfo, batch: &'a [Message]) -> Self {
+    pub(crate) fn new(call: &'a CallInfo, batch: &'a [Message]) -> Self {
         let outcomes = Outcomes::new(call, batch.len());
         Self { call, batch, runs: Runs::of(batch), outcomes, written: vec![false; batch.len()] }
     }
@@ -101,6 +102,8 @@ async fn lanes(
     let mut known: HashMap<(String, Option<&str>), usize> = HashMap::new();
     // What becomes of messages for a topic, or a partition, that nothing can be sent to.
     let mut refused: HashMap<String, Outcome> = HashMap::new();
+    let mut pauses = PAUSES.into_iter();
+    let time = Time::of(deadline, own.ack_timeout);
     for (place, message) in batch.iter().enumerate() {
         let topic = match endpoint.shared().template.name(message, &own.namespace) {
             Ok(topic) => topic,
@@ -113,8 +116,7 @@ async fn lanes(
             state.settle(place, outcome.clone());
             continue;
         }
-        let time = deadline.at_most(own.ack_timeout);
-        let partitions = match client.partitions(&topic, time).await? {
+        let partitions = match client.partitions(&topic, &time).await? {
             Ok(partitions) => partitions,
             Err(outcome) => {
                 state.settle(place, outcome.clone());
@@ -135,7 +137,7 @@ async fn lanes(
         let lane = match known.get(&(name.clone(), class)) {
             Some(lane) => *lane,
             None => {
-                if let Err(outcome) = client.open_producer(endpoint, &name, time).await? {
+                if let Err(outcome) = client.open_producer(endpoint, &name, &mut pauses, &time).await? {
                     state.settle(place, outcome.clone());
                     refused.insert(name, outcome);
                     continue;
@@ -146,6 +148,7 @@ async fn lanes(
                     partition: (partitions > 0).then_some(partition),
                     name,
                     queue: VecDeque::new(),
+                    alone: false,
                 });
                 lanes.len() - 1
             }
@@ -154,6 +157,8 @@ async fn lanes(
             lane.queue.push_back(place);
         }
     }
+    // What a broker said meanwhile of producers that were open already.
+    client.drain();
     Ok(lanes)
 }
 
@@ -176,7 +181,13 @@ async fn fly(
     let config = endpoint.config();
     let mut by_broker: HashMap<usize, Vec<Lane>> = HashMap::new();
     for lane in lanes {
-        let Some(producer) = client.producers.get(&lane.name) else { continue };
+        let Some(producer) = client.producers.get(&lane.name) else {
+            // Its broker closed it while others were opened.
+            for place in lane.queue {
+                state.settle(place, Outcome::Release(moved()));
+            }
+            continue;
+        };
         by_broker.entry(producer.broker).or_default().push(lane);
     }
     let waiting =

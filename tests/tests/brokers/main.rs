@@ -10,6 +10,7 @@ mod nats;
 mod nats_source;
 mod postgres;
 mod pulsar;
+mod pulsar_scripted;
 mod pulsar_source;
 mod rabbitmq;
 mod rabbitmq_source;
