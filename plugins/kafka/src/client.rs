@@ -39,7 +39,9 @@ impl Shared {
     pub(crate) fn throttled(&self, millis: u32) {
         if millis > 0 {
             let millis = u64::from(millis.min(THROTTLE_MS_MAX));
-            self.throttled.set(Some(Instant::now() + Duration::from_millis(millis)));
+            let until = Instant::now() + Duration::from_millis(millis);
+            // Servers ask for themselves: the longest wait counts.
+            self.throttled.set(self.throttled.get().max(Some(until)));
         }
     }
 }
@@ -135,11 +137,13 @@ impl Client {
         Ok(Ok(producer))
     }
 
-    /// Takes no such number any more: what a partition has of it isn't known.
-    pub(crate) fn forget_producer(&mut self, producer: Option<Producer>) {
-        if producer.is_none() || producer == self.producer {
+    /// Takes no such number any more: what a partition has of it isn't known. False if it was forgotten before.
+    pub(crate) fn forget_producer(&mut self, producer: Option<Producer>) -> bool {
+        let forgets = self.producer.is_some() && (producer.is_none() || producer == self.producer);
+        if forgets {
             self.producer = None;
         }
+        forgets
     }
 
     /// Sequence number of a partition's next batch.
