@@ -14,6 +14,7 @@ use waybill_plugin::host::net_types::TlsOptions;
 use waybill_plugin::transport::{ErrorKind, Fault, OpenArgs, PluginError};
 
 use crate::config::{Config, Keys};
+use crate::counts::Counts;
 use crate::encode::Encoder;
 use crate::topic::Template;
 
@@ -23,6 +24,8 @@ const THROTTLE_MS_MAX: u32 = 60_000;
 /// What every client of an instance has in common.
 pub(crate) struct Shared {
     pub(crate) template: Template,
+    /// Partitions of topics: all clients put a key in the same one.
+    pub(crate) counts: Counts,
     identity: Identity,
     /// Until when servers asked to wait.
     throttled: Cell<Option<Instant>>,
@@ -63,6 +66,7 @@ impl Session for Client {
     fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
         Ok(Shared {
             template: config.own.template()?,
+            counts: Counts::default(),
             identity: Identity::read(&args.name, config.own.sasl)?,
             throttled: Cell::new(None),
         })
