@@ -177,9 +177,11 @@ fn pass_broken(share: &mut Share, bytes: &mut Bytes, broken: &Unreadable, room: 
     hold_unreadable(share, offset, broken, room);
     // Only the batch behind it can say where it ends: by its own head messages might be passed over.
     let _ = bytes.split_to(broken.bytes.min(bytes.len()));
+    let is_there = |place: &i64| *place > offset && share.end.is_none_or(|end| *place < end);
     let behind = next_batch(&mut bytes.clone()).ok().flatten().map(|batch| batch.base_offset);
-    let behind = behind.filter(|behind| broken.bytes > 0 && *behind > offset);
-    share.position = behind.unwrap_or_else(|| offset.max(broken.base_offset).saturating_add(1));
+    let behind = behind.filter(|behind| broken.bytes > 0 && is_there(behind));
+    let base = Some(broken.base_offset).filter(is_there).unwrap_or(offset);
+    share.position = behind.unwrap_or_else(|| base.saturating_add(1));
     behind.is_some()
 }
 

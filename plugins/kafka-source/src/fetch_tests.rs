@@ -84,6 +84,13 @@ fn a_batch_that_can_not_be_read_is_fetched_once_more_and_then_one_delivery_that_
         hold(&mut alone, Bytes::from(broken.clone()), Vec::new(), &mut ample(), MAPPING);
     }
     assert_eq!(alone.position, 1, "nothing behind it tells where it ends");
+    // Nor is its base offset believed where the partition ends before it.
+    broken.get_mut(..8).unwrap().copy_from_slice(&1_000_000_i64.to_be_bytes());
+    alone.end = Some(9);
+    for _ in 0..2 {
+        hold(&mut alone, Bytes::from(broken.clone()), Vec::new(), &mut ample(), MAPPING);
+    }
+    assert_eq!(alone.position, 2);
 }
 
 #[test]

@@ -86,7 +86,12 @@ pub(crate) async fn bounds(
     deadline: Deadline,
 ) -> Result<Bounds, PluginError> {
     let mut bounds = Bounds::default();
-    for (node, places) in by_leader(client, places) {
+    let nodes = by_leader(client, places);
+    let mut behind = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    for (node, places) in nodes {
+        // A silent server leaves time for those behind it.
+        let time = deadline.at_most(deadline.left().unwrap_or(0) / behind.max(1));
+        behind = behind.saturating_sub(1);
         let topics = by_topic(&places).into_iter().map(|(name, numbers)| {
             let partition =
                 |number: &i32| ListOffsetsPartition::default().with_partition_index(*number).with_timestamp(which);
@@ -95,7 +100,7 @@ pub(crate) async fn bounds(
                 .with_partitions(numbers.iter().map(partition).collect())
         });
         let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(topics.collect());
-        match ask_node(client, endpoint, node, &request, deadline).await {
+        match ask_node(client, endpoint, node, &request, time).await {
             Ok(answer) => bounds.take(&answer)?,
             Err(error) if error.kind == ErrorKind::Unavailable => {
                 bounds.failed.get_or_insert(error);
@@ -113,8 +118,9 @@ async fn ask_node(
     request: &ListOffsetsRequest,
     deadline: Deadline,
 ) -> Result<ListOffsetsResponse, PluginError> {
-    let mut connection = client.cluster.take(endpoint, node, deadline).await?;
-    let answer = connection.ask(request, deadline).await?;
+    let connect = deadline.at_most(endpoint.config().common.connect_timeout);
+    let mut connection = client.cluster.take(endpoint, node, connect).await?;
+    let answer = connection.ask(request, deadline.at_most(endpoint.config().own.ack_timeout)).await?;
     client.cluster.put(node, connection);
     Ok(answer)
 }

@@ -182,23 +182,27 @@ impl Reader {
         let nodes = offsets::by_leader(client, &places);
         self.astray |= nodes.values().map(Vec::len).sum::<usize>() < places.len();
         let wait = if nodes.len() > 1 { wait.min(WAIT_OF_SEVERAL_MS) } else { wait };
-        let time = deadline.at_most(wait.saturating_add(endpoint.config().own.ack_timeout));
         let mut failure = Failure::default();
         for (topic, _) in &places {
             if let Some(Err(refusal)) = client.cluster.topic(topic) {
                 failure.note(refusal.error());
             }
         }
-        let mut asks = Vec::new();
+        let mut reached = Vec::new();
         for (node, places) in nodes {
-            let mut connection = match client.cluster.take(endpoint, node, time).await {
-                Ok(connection) => connection,
+            let connect = deadline.at_most(endpoint.config().common.connect_timeout);
+            match client.cluster.take(endpoint, node, connect).await {
+                Ok(connection) => reached.push((node, connection, places)),
                 Err(error) => {
                     self.astray = true;
                     failure.note(error);
-                    continue;
                 }
-            };
+            }
+        }
+        // The time for answers begins behind the last connection: a server that is down takes none of the others' time.
+        let time = deadline.at_most(wait.saturating_add(endpoint.config().own.ack_timeout));
+        let mut asks = Vec::new();
+        for (node, mut connection, places) in reached {
             let shares: Vec<&Share> = places.iter().filter_map(|place| self.shares.get(place)).collect();
             let request = fetch::request(&shares, wait, bytes);
             asks.push(async move {
