@@ -150,11 +150,13 @@ impl Member {
 
     /// Where we lead the group and a topic has more partitions than were shared out: joins again, so that these are somebody's.
     pub(crate) fn notice_growth(&mut self, cluster: &Cluster) {
-        let has_grown = |(name, count): (&String, &usize)| match cluster.topic(name) {
-            Some(Ok(topic)) => topic.leaders.len() != *count,
-            _ => false,
-        };
-        self.is_joining |= self.is_in && self.counts.iter().any(has_grown);
+        let count_of = |name: &str| cluster.topic(name)?.ok().map(|topic| topic.leaders.len());
+        self.is_joining |= self.is_in && has_changed(&self.counts, count_of);
+    }
+
+    /// Topics that were shared out, where we lead the group: missing ones, too.
+    pub(crate) fn shared_out(&self) -> impl Iterator<Item = &str> {
+        self.counts.keys().map(String::as_str)
     }
 
     /// Takes the group's word on a request. False if the group is shared out anew.
@@ -251,13 +253,15 @@ impl Member {
         }
         self.id = answer.member_id.as_str().to_owned();
         self.generation = answer.generation_id;
-        let shares = match answer.leader == answer.member_id && !answer.skip_assignment {
-            true => self.share_out(client, endpoint, &answer, deadline).await?,
-            false => {
-                self.counts.clear();
-                Vec::new()
-            }
-        };
+        let mut shares = Vec::new();
+        self.counts.clear();
+        if answer.leader == answer.member_id {
+            shares = self.share_out(client, endpoint, &answer, deadline).await?;
+        }
+        if answer.skip_assignment {
+            // KIP-814: the group stays shared out as it was, and we watch its topics all the same.
+            shares.clear();
+        }
         let request = SyncGroupRequest::default()
             .with_group_id(self.group())
             .with_generation_id(self.generation)
@@ -274,7 +278,9 @@ impl Member {
         let strange =
             || PluginError::unavailable("KAFKA.PROTOCOL", "the group's leader shares out in a way that can't be read");
         let partitions = partitions.ok_or_else(strange)?;
-        (self.is_in, self.is_joining) = (true, false);
+        // Who is alone and was spared the sharing out sees here whether partitions were added meanwhile: joining once more gives them.
+        let is_alone = answer.skip_assignment && answer.members.len() == 1;
+        (self.is_in, self.is_joining) = (true, is_alone && is_short(&self.counts, &partitions));
         self.alive = Instant::now();
         Ok(Some(if was_in { Joined::Kept(partitions) } else { Joined::Anew(partitions) }))
     }
@@ -300,10 +306,11 @@ impl Member {
         let names: Vec<&str> = topics.into_iter().collect();
         client.cluster.refresh(endpoint, &names, false, deadline).await?;
         let count = |name: &&str| match client.cluster.topic(name) {
-            Some(Ok(topic)) => Some(((*name).to_owned(), topic.leaders.len())),
-            _ => None,
+            Some(Ok(topic)) => ((*name).to_owned(), topic.leaders.len()),
+            // It is counted, so that it is noticed when it comes.
+            _ => ((*name).to_owned(), 0),
         };
-        let counts: BTreeMap<String, usize> = names.iter().filter_map(count).collect();
+        let counts: BTreeMap<String, usize> = names.iter().map(count).collect();
         self.counts.clone_from(&counts);
         let shares = assignor::range(&peers, &counts).into_iter().map(|(member, partitions)| {
             SyncGroupRequestAssignment::default()
@@ -311,5 +318,38 @@ impl Member {
                 .with_assignment(Bytes::from(assignor::assignment(&partitions)))
         });
         Ok(shares.collect())
+    }
+}
+
+/// Whether a topic that is there has another number of partitions than were shared out.
+fn has_changed(counts: &BTreeMap<String, usize>, count_of: impl Fn(&str) -> Option<usize>) -> bool {
+    counts.iter().any(|(name, count)| count_of(name).is_some_and(|now| now != *count))
+}
+
+/// Whether there are more partitions than we got.
+fn is_short(counts: &BTreeMap<String, usize>, ours: &Partitions) -> bool {
+    counts.values().sum::<usize>() > ours.values().map(Vec::len).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(orders: usize, bills: usize) -> BTreeMap<String, usize> {
+        BTreeMap::from([("orders".to_owned(), orders), ("bills".to_owned(), bills)])
+    }
+
+    #[test]
+    fn a_topic_that_was_missing_and_comes_is_noticed_and_one_that_goes_is_not() {
+        let now = |name: &str| (name == "orders").then_some(3);
+        assert!(has_changed(&counts(0, 0), now) && has_changed(&counts(2, 0), now));
+        assert!(!has_changed(&counts(3, 0), now) && !has_changed(&counts(3, 5), now));
+    }
+
+    #[test]
+    fn who_is_alone_sees_that_partitions_were_added_meanwhile() {
+        let ours = Partitions::from([("orders".to_owned(), vec![0, 1])]);
+        assert!(is_short(&counts(3, 0), &ours) && is_short(&counts(2, 1), &ours));
+        assert!(!is_short(&counts(2, 0), &ours));
     }
 }

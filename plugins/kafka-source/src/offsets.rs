@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use waybill_kafka_wire::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use waybill_kafka_wire::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use waybill_kafka_wire::messages::offset_fetch_request::OffsetFetchRequestTopic;
-use waybill_kafka_wire::messages::{BrokerId, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName};
-use waybill_kafka_wire::refusal::{self, NONE};
+use waybill_kafka_wire::messages::{
+    BrokerId, ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetFetchRequest, TopicName,
+};
+use waybill_kafka_wire::refusal::{self, Class, NONE, Refusal};
 use waybill_kafka_wire::{Uuid, text};
 use waybill_plugin::broker::Endpoint;
 use waybill_plugin::deadline::Deadline;
-use waybill_plugin::transport::PluginError;
+use waybill_plugin::transport::{ErrorKind, PluginError};
 
 use crate::client::Client;
 use crate::member::Member;
@@ -63,19 +65,33 @@ pub(crate) async fn committed(
     Ok(found)
 }
 
-/// Where partitions begin, or end. What has no leader now isn't among them.
+/// Where partitions begin, or end.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    /// What has no leader now, or whose leader can't be asked, isn't among them.
+    pub(crate) found: BTreeMap<Place, i64>,
+    /// Why a leader couldn't be asked.
+    pub(crate) failed: Option<PluginError>,
+}
+
+/// Asks all leaders where partitions begin, or end. One that can't be asked keeps no other from its answer.
 ///
 /// # Errors
-/// A leader can't be asked.
+/// A leader refuses for good.
 pub(crate) async fn bounds(
     client: &mut Client,
     endpoint: &Endpoint<Client>,
     places: &[Place],
     which: i64,
     deadline: Deadline,
-) -> Result<BTreeMap<Place, i64>, PluginError> {
-    let mut found = BTreeMap::new();
-    for (node, places) in by_leader(client, places) {
+) -> Result<Bounds, PluginError> {
+    let mut bounds = Bounds::default();
+    let nodes = by_leader(client, places);
+    let mut behind = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    for (node, places) in nodes {
+        // A silent server leaves time for those behind it.
+        let time = deadline.at_most(deadline.left().unwrap_or(0) / behind.max(1));
+        behind = behind.saturating_sub(1);
         let topics = by_topic(&places).into_iter().map(|(name, numbers)| {
             let partition =
                 |number: &i32| ListOffsetsPartition::default().with_partition_index(*number).with_timestamp(which);
@@ -84,16 +100,49 @@ pub(crate) async fn bounds(
                 .with_partitions(numbers.iter().map(partition).collect())
         });
         let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(topics.collect());
-        let mut connection = client.cluster.take(endpoint, node, deadline).await?;
-        let answer = connection.ask(&request, deadline).await?;
-        client.cluster.put(node, connection);
-        for topic in &answer.topics {
-            for partition in topic.partitions.iter().filter(|partition| partition.error_code == NONE) {
-                found.insert((topic.name.0.as_str().to_owned(), partition.partition_index), partition.offset);
+        match ask_node(client, endpoint, node, &request, time).await {
+            Ok(answer) => bounds.take(&answer)?,
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                bounds.failed.get_or_insert(error);
             }
+            Err(error) => return Err(error),
         }
     }
-    Ok(found)
+    Ok(bounds)
+}
+
+async fn ask_node(
+    client: &mut Client,
+    endpoint: &Endpoint<Client>,
+    node: i32,
+    request: &ListOffsetsRequest,
+    deadline: Deadline,
+) -> Result<ListOffsetsResponse, PluginError> {
+    let connect = deadline.at_most(endpoint.config().common.connect_timeout);
+    let mut connection = client.cluster.take(endpoint, node, connect).await?;
+    let answer = connection.ask(request, deadline.at_most(endpoint.config().own.ack_timeout)).await?;
+    client.cluster.put(node, connection);
+    Ok(answer)
+}
+
+impl Bounds {
+    /// Takes a leader's answer. A partition that is elsewhere by now is left out.
+    fn take(&mut self, answer: &ListOffsetsResponse) -> Result<(), PluginError> {
+        for topic in &answer.topics {
+            let name = topic.name.0.as_str();
+            for partition in &topic.partitions {
+                if partition.error_code == NONE {
+                    self.found.insert((name.to_owned(), partition.partition_index), partition.offset);
+                    continue;
+                }
+                let refusal = Refusal::of(partition.error_code, &format!("the bounds of `{name}`"), None);
+                if !matches!(refusal.class, Class::Elsewhere | Class::Unknown) {
+                    return Err(refusal.error());
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Commits. False if the group is shared out anew, or a partition can't be committed now.
@@ -155,4 +204,35 @@ fn by_topic(places: &[Place]) -> BTreeMap<&str, Vec<i32>> {
         topics.entry(name).or_default().push(*number);
     }
     topics
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use waybill_kafka_wire::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+
+    use super::*;
+
+    fn answer(codes: &[i16]) -> ListOffsetsResponse {
+        let partition = |(number, code): (usize, &i16)| {
+            ListOffsetsPartitionResponse::default()
+                .with_partition_index(i32::try_from(number).unwrap())
+                .with_error_code(*code)
+                .with_offset(7)
+        };
+        let partitions = codes.iter().enumerate().map(partition).collect();
+        let topic =
+            ListOffsetsTopicResponse::default().with_name(TopicName(text("orders"))).with_partitions(partitions);
+        ListOffsetsResponse::default().with_topics(vec![topic])
+    }
+
+    #[test]
+    fn a_partition_that_is_elsewhere_is_left_out_and_a_refusal_goes_out_by_its_own_code() {
+        let mut bounds = Bounds::default();
+        bounds.take(&answer(&[0, 6, 0])).unwrap();
+        let found: Vec<i32> = bounds.found.keys().map(|(_, number)| *number).collect();
+        assert_eq!(found, [0, 2]);
+        let error = bounds.take(&answer(&[0, 29])).unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Denied, "KAFKA.PERMISSIONS"));
+    }
 }

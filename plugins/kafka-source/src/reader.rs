@@ -1,18 +1,19 @@
 //! What lasts between calls: our place in the group, the partitions that are ours, and what the host wasn't told yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use waybill_kafka_wire::Uuid;
+use waybill_kafka_wire::refusal::{NONE, Refusal};
 use waybill_plugin::broker::Endpoint;
 use waybill_plugin::deadline::Deadline;
 use waybill_plugin::source::{Delivery, Disposition, Notices, Overtaken, Settled, Settlement, SourceArgs};
-use waybill_plugin::transport::PluginError;
+use waybill_plugin::transport::{ErrorKind, PluginError};
 
 use crate::client::Client;
 use crate::delivery::Mapping;
-use crate::fetch::{self, Fetched};
+use crate::fetch::{self, Fetched, Room};
 use crate::member::{Joined, Member};
 use crate::offsets::{self, Place};
 use crate::share::{Share, parse};
@@ -28,12 +29,16 @@ pub(crate) struct Reader {
     window_bytes: usize,
     pub(crate) on_overtaken: Overtaken,
     pub(crate) shares: BTreeMap<Place, Share>,
+    /// Ours, and not read yet: nobody leads them, or the leader can't be reached.
+    pub(crate) unbegun: BTreeSet<Place>,
     pub(crate) born: u64,
     committed_at: Instant,
     /// Which partition is handed over first.
     turn: usize,
     /// Partitions to be found again: their leader changed, or their topic.
     pub(crate) astray: bool,
+    /// When topics were asked for last.
+    pub(crate) looked_at: Instant,
     is_quiet: bool,
     revoked: Vec<String>,
     pub(crate) overtaken: u64,
@@ -48,10 +53,12 @@ impl Reader {
             window_bytes: wants.window_bytes as usize,
             on_overtaken: wants.on_overtaken,
             shares: BTreeMap::new(),
+            unbegun: BTreeSet::new(),
             born: 0,
             committed_at: Instant::now(),
             turn: 0,
             astray: false,
+            looked_at: Instant::now(),
             is_quiet: false,
             revoked: Vec::new(),
             overtaken: 0,
@@ -160,7 +167,7 @@ impl Reader {
     /// Fetches from all leaders.
     ///
     /// # Errors
-    /// A partition refuses for good.
+    /// A partition refuses for good; nothing came from any leader.
     pub(crate) async fn fetch(
         &mut self,
         client: &mut Client,
@@ -175,16 +182,27 @@ impl Reader {
         let nodes = offsets::by_leader(client, &places);
         self.astray |= nodes.values().map(Vec::len).sum::<usize>() < places.len();
         let wait = if nodes.len() > 1 { wait.min(WAIT_OF_SEVERAL_MS) } else { wait };
+        let mut failure = Failure::default();
+        for (topic, _) in &places {
+            if let Some(Err(refusal)) = client.cluster.topic(topic) {
+                failure.note(refusal.error());
+            }
+        }
+        let mut reached = Vec::new();
+        for (node, places) in nodes {
+            let connect = deadline.at_most(endpoint.config().common.connect_timeout);
+            match client.cluster.take(endpoint, node, connect).await {
+                Ok(connection) => reached.push((node, connection, places)),
+                Err(error) => {
+                    self.astray = true;
+                    failure.note(error);
+                }
+            }
+        }
+        // The time for answers begins behind the last connection: a server that is down takes none of the others' time.
         let time = deadline.at_most(wait.saturating_add(endpoint.config().own.ack_timeout));
         let mut asks = Vec::new();
-        for (node, places) in nodes {
-            let mut connection = match client.cluster.take(endpoint, node, time).await {
-                Ok(connection) => connection,
-                Err(_) => {
-                    self.astray = true;
-                    continue;
-                }
-            };
+        for (node, mut connection, places) in reached {
             let shares: Vec<&Share> = places.iter().filter_map(|place| self.shares.get(place)).collect();
             let request = fetch::request(&shares, wait, bytes);
             asks.push(async move {
@@ -192,26 +210,39 @@ impl Reader {
                 (node, connection, answer)
             });
         }
+        let (count, bytes) = self.room();
+        let mut room = Room { count, bytes };
         let mut fetched = Vec::new();
         for (node, connection, answer) in join_all(asks).await {
             match answer {
                 Ok(mut answer) => {
                     client.cluster.put(node, connection);
-                    fetched.extend(fetch::take(&mut answer, &mut self.shares, mapping));
-                    self.astray |= answer.error_code != 0;
+                    fetched.extend(fetch::take(&mut answer, &mut self.shares, &mut room, mapping));
+                    if answer.error_code != NONE {
+                        self.astray = true;
+                        failure.note(Refusal::of(answer.error_code, "a fetch", None).error());
+                    }
                 }
-                Err(_) => self.astray = true,
+                Err(error) => {
+                    self.astray = true;
+                    failure.note(error);
+                }
             }
         }
+        let is_fruitless = !fetched.iter().any(|(_, fetched)| *fetched == Fetched::Well);
         for (place, fetched) in fetched {
             match fetched {
                 Fetched::Well => {}
                 Fetched::Elsewhere => self.astray = true,
-                Fetched::OutOfRange => self.out_of_range(client, endpoint, &place, deadline).await?,
-                Fetched::Refused(refusal) => return Err(refusal.error()),
+                Fetched::OutOfRange => {
+                    if let Err(error) = self.out_of_range(client, endpoint, &place, deadline).await {
+                        failure.note(error);
+                    }
+                }
+                Fetched::Refused(refusal) => failure.note(refusal.error()),
             }
         }
-        Ok(())
+        failure.end(is_fruitless)
     }
 
     /// Hands over what is held, as much as there is room for; one that is too large for the room goes alone.
@@ -275,8 +306,52 @@ impl Reader {
         notices
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing waits, as far as every partition's leader said so.
     pub(crate) fn is_caught_up(&self) -> bool {
-        self.member.is_in() && self.shares.values().all(|share| share.lag() == 0)
+        let is_known = self.member.is_in() && !self.astray && self.unbegun.is_empty();
+        is_known && self.shares.values().all(|share| share.end.is_some() && share.lag() == 0)
+    }
+}
+
+/// What went wrong in a round over the leaders: the first of it, but for what only somebody's act can mend.
+#[derive(Debug, Default)]
+struct Failure(Option<PluginError>);
+
+impl Failure {
+    fn note(&mut self, error: PluginError) {
+        if self.0.as_ref().is_none_or(|noted| is_passing(noted) && !is_passing(&error)) {
+            self.0 = Some(error);
+        }
+    }
+
+    /// What passes by itself is told where nothing came from anybody.
+    fn end(self, is_fruitless: bool) -> Result<(), PluginError> {
+        match self.0 {
+            Some(error) if is_fruitless || !is_passing(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_passing(error: &PluginError) -> bool {
+    error.kind == ErrorKind::Unavailable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_tells_what_an_operator_has_to_act_on_and_the_rest_where_nothing_came() {
+        let passing = || PluginError::unavailable("KAFKA.LOST", "gone");
+        let round = |errors: Vec<PluginError>, is_fruitless: bool| {
+            let mut failure = Failure::default();
+            errors.into_iter().for_each(|error| failure.note(error));
+            failure.end(is_fruitless).err().map(|error| error.fault.code)
+        };
+        let lasting = PluginError::denied("KAFKA.PERMISSIONS", "no");
+        assert_eq!(round(vec![passing(), lasting, passing()], false).as_deref(), Some("KAFKA.PERMISSIONS"));
+        assert_eq!(round(vec![passing()], true).as_deref(), Some("KAFKA.LOST"));
+        assert_eq!((round(vec![passing()], false), round(Vec::new(), true)), (None, None));
     }
 }

@@ -26,13 +26,25 @@ pub(crate) struct Share {
     in_hand: BTreeMap<i64, Option<usize>>,
     /// What the group has.
     pub(crate) committed: i64,
-    /// The end as the server told it last.
-    pub(crate) end: i64,
+    /// The end as the server told it last; none until it did.
+    pub(crate) end: Option<i64>,
+    /// The position at which a batch came broken: it is fetched once more before it is given up.
+    pub(crate) broken_at: Option<i64>,
 }
 
 impl Share {
     pub(crate) fn new(place: Place, topic: Uuid, born: u64, position: i64, committed: i64) -> Self {
-        Self { place, topic, born, position, held: VecDeque::new(), in_hand: BTreeMap::new(), committed, end: position }
+        Self {
+            place,
+            topic,
+            born,
+            position,
+            held: VecDeque::new(),
+            in_hand: BTreeMap::new(),
+            committed,
+            end: None,
+            broken_at: None,
+        }
     }
 
     /// What is ordered and revoked together.
@@ -121,7 +133,7 @@ impl Share {
 
     /// How many wait behind what was handed over.
     pub(crate) fn lag(&self) -> u64 {
-        let behind = u64::try_from(self.end.saturating_sub(self.position)).unwrap_or(0);
+        let behind = u64::try_from(self.end.unwrap_or(self.position).saturating_sub(self.position)).unwrap_or(0);
         behind + self.held.len() as u64
     }
 }

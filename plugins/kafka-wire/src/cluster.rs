@@ -19,6 +19,8 @@ use crate::{SCHEME, text};
 
 /// After this time a topic is asked for again: partitions may have been added.
 const TOPIC_AGE_MAX: Duration = Duration::from_secs(300);
+/// Above so many topics those go that say nothing any more: their names come from messages.
+const TOPICS_MAX: usize = 10_000;
 
 /// Makes connections that are logged in.
 #[allow(async_fn_in_trait, reason = "an instance has one thread; nothing here can be `Send`")]
@@ -118,6 +120,11 @@ impl Cluster {
             Ok(topic) if topic.at.elapsed() >= TOPIC_AGE_MAX => None,
             known => Some(known.as_ref()),
         }
+    }
+
+    /// How many partitions a topic has; none where that isn't known.
+    pub fn partitions(&self, name: &str) -> Option<usize> {
+        self.topic(name)?.ok().map(|topic| topic.leaders.len())
     }
 
     /// Asks any server for all servers and for these topics. `create`: one that isn't there is made, if the cluster allows it.
@@ -259,10 +266,18 @@ impl Cluster {
             self.nodes = nodes;
         }
         self.controller = answer.controller_id.0;
+        thin_out(&mut self.topics);
         for topic in &answer.topics {
             let Some(name) = topic.name.as_ref().map(|name| name.0.as_str()) else { continue };
             self.topics.insert(name.to_owned(), read(name, topic));
         }
+    }
+}
+
+/// Lets refusals and what is too old go where there are too many topics.
+fn thin_out(topics: &mut HashMap<String, Result<Topic, Refusal>>) {
+    if topics.len() > TOPICS_MAX {
+        topics.retain(|_, topic| topic.as_ref().is_ok_and(|topic| topic.at.elapsed() < TOPIC_AGE_MAX));
     }
 }
 
@@ -274,8 +289,8 @@ fn read(name: &str, topic: &MetadataResponseTopic) -> Result<Topic, Refusal> {
     if topic.error_code != NONE {
         return Err(Refusal::of(topic.error_code, &format!("topic `{name}`"), None));
     }
-    let count = topic.partitions.iter().map(|partition| partition.partition_index + 1).max().unwrap_or(0);
-    let mut leaders = vec![None; usize::try_from(count).unwrap_or(0)];
+    // Their numbers have no gaps. They aren't believed for the size of a list.
+    let mut leaders = vec![None; topic.partitions.len()];
     for partition in &topic.partitions {
         let place = usize::try_from(partition.partition_index).unwrap_or(usize::MAX);
         if let Some(leader) = leaders.get_mut(place) {
@@ -283,4 +298,35 @@ fn read(name: &str, topic: &MetadataResponseTopic) -> Result<Topic, Refusal> {
         }
     }
     Ok(Topic { id: topic.topic_id, leaders, at: Instant::now() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use kafka_protocol::messages::metadata_response::MetadataResponsePartition;
+
+    use super::*;
+
+    fn topic(numbers: &[i32]) -> MetadataResponseTopic {
+        let partition =
+            |number: &i32| MetadataResponsePartition::default().with_partition_index(*number).with_leader_id(7.into());
+        MetadataResponseTopic::default().with_partitions(numbers.iter().map(partition).collect())
+    }
+
+    #[test]
+    fn a_wrong_number_of_a_partition_makes_no_long_list() {
+        assert_eq!(read("orders", &topic(&[1, 0])).unwrap().leaders, [Some(7), Some(7)]);
+        assert_eq!(read("orders", &topic(&[0, i32::MAX])).unwrap().leaders, [Some(7), None]);
+    }
+
+    #[test]
+    fn refusals_go_where_there_are_too_many_topics() {
+        let refused = |number: usize| (format!("missing-{number}"), Err(Refusal::of(3, "a topic", None)));
+        let mut topics: HashMap<_, _> = (0..TOPICS_MAX).map(refused).collect();
+        thin_out(&mut topics);
+        assert_eq!(topics.len(), TOPICS_MAX);
+        topics.insert("orders".to_owned(), read("orders", &topic(&[0])));
+        thin_out(&mut topics);
+        assert!(topics.len() == 1 && topics.contains_key("orders"));
+    }
 }

@@ -84,7 +84,9 @@ impl Compression {
             Self::Snappy => snappy(records),
             Self::Lz4 => whole(lz4_flex::frame::FrameDecoder::new(records)),
             Self::Zstd => {
-                let decoder = ruzstd::decoding::StreamingDecoder::new(records);
+                // The window is memory, too, and the frame's head alone says how much.
+                let most = DECOMPRESSED_BYTES_MAX as u64;
+                let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(records, most);
                 whole(decoder.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?)
             }
         }
@@ -163,7 +165,19 @@ mod tests {
         for compression in &ALL[1..] {
             assert!(compression.decompress(b"garbage, and more of it").is_err(), "{compression:?}");
         }
-        let bomb = Compression::Gzip.compress(vec![0; DECOMPRESSED_BYTES_MAX + 1]).unwrap();
-        assert!(Compression::Gzip.decompress(&bomb).is_err());
+        for compression in &ALL[1..] {
+            let bomb = compression.compress(vec![0; DECOMPRESSED_BYTES_MAX + 1]).unwrap();
+            assert!(compression.decompress(&bomb).is_err(), "{compression:?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_zstd_asks_for_no_window_beyond_the_bound() {
+        // Magic, no single segment, a window of 2^(10 + 16) bytes, and one empty last block.
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0, 16 << 3, 1, 0, 0];
+        let error = Compression::Zstd.decompress(&frame).unwrap_err();
+        assert!(error.to_string().to_lowercase().contains("window"), "{error}");
+        let smaller = [0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3, 1, 0, 0];
+        assert_eq!(Compression::Zstd.decompress(&smaller).unwrap(), b"");
     }
 }

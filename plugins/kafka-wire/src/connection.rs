@@ -83,7 +83,8 @@ impl Connection {
         let sasl = identity.settled.get().unwrap_or(login.sasl);
         match connection.log_in(login, sasl, deadline).await? {
             LoggedIn::Yes => Ok(Some(connection)),
-            LoggedIn::Other(offered) if sasl == Sasl::Auto => {
+            // What was settled may have been taken away since: it is looked for anew.
+            LoggedIn::Other(offered) if login.sasl == Sasl::Auto => {
                 identity.settled.set(Some(choose(&offered, secure)?));
                 Ok(None)
             }

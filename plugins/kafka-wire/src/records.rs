@@ -11,8 +11,10 @@ use crate::varint;
 pub struct Unreadable {
     /// Why.
     pub why: String,
-    /// Offset of its last record, as far as its head can be believed.
-    pub last_offset: i64,
+    /// Offset of its first record, as far as its head can be believed.
+    pub base_offset: i64,
+    /// Bytes up to the batch behind it, by the same head; 0 where it doesn't say.
+    pub bytes: usize,
 }
 
 /// The head of a batch, and its records as they came.
@@ -60,13 +62,14 @@ pub fn next_batch(bytes: &mut Bytes) -> Result<Option<Batch>, Unreadable> {
     let field = |from: usize| head.get(from..).unwrap_or_default();
     let base_offset = long(field(0));
     let last_offset = base_offset.saturating_add(i64::from(int(field(23))));
-    let unreadable = |why: &str| Unreadable { why: why.to_owned(), last_offset };
-    let length = usize::try_from(int(field(8))).map_err(|_| unreadable("its length is negative"))?;
+    let length = usize::try_from(int(field(8)));
+    let size = length.map_or(0, |length| length.saturating_add(12));
+    let unreadable = |why: &str| Unreadable { why: why.to_owned(), base_offset, bytes: size };
+    let length = length.map_err(|_| unreadable("its length is negative"))?;
     let Some(rest) = bytes.get(12..12_usize.saturating_add(length)) else { return Ok(None) };
     let (magic, attributes) = (field(16).first().copied().unwrap_or_default(), short(field(21)));
     if magic != 2 {
-        let why = format!("it has format {magic}, of Kafka before 0.11");
-        return Err(Unreadable { why, last_offset: base_offset });
+        return Err(unreadable(&format!("it has format {magic}, of Kafka before 0.11")));
     }
     let checked = rest.get(9..).unwrap_or_default();
     if crc32c::crc32c(checked) != int(field(17)).cast_unsigned() {
@@ -107,23 +110,16 @@ impl Batch {
         }
     }
 
-    /// Each record of what [`Self::whole`] answered.
-    ///
-    /// # Errors
-    /// One isn't as the format says.
-    pub fn records<'a>(&self, mut whole: &'a [u8]) -> Result<Vec<Record<'a>>, Unreadable> {
-        let mut records = Vec::new();
-        for _ in 0..self.count {
-            records.push(self.record(&mut whole).ok_or_else(|| self.unreadable("a record is cut short"))?);
-        }
-        Ok(records)
+    /// Each record of what [`Self::whole`] answered; an error where one isn't as the format says.
+    pub fn records<'a>(&self, mut whole: &'a [u8]) -> impl Iterator<Item = Result<Record<'a>, Unreadable>> {
+        (0..self.count).map(move |_| self.record(&mut whole).ok_or_else(|| self.unreadable("a record is cut short")))
     }
 
     /// Whether a control batch says that its transaction was given up; none where it says neither.
     pub fn is_abort(&self) -> Option<bool> {
         let whole = self.whole().ok()?;
-        let records = self.records(&whole).ok()?;
-        let kind = records.first()?.key?.get(2..4)?;
+        let first = self.records(&whole).next()?.ok()?;
+        let kind = first.key?.get(2..4)?;
         match short(kind) {
             0 => Some(true),
             1 => Some(false),
@@ -132,7 +128,7 @@ impl Batch {
     }
 
     fn unreadable(&self, why: &str) -> Unreadable {
-        Unreadable { why: why.to_owned(), last_offset: self.last_offset }
+        Unreadable { why: why.to_owned(), base_offset: self.base_offset, bytes: 0 }
     }
 
     fn record<'a>(&self, bytes: &mut &'a [u8]) -> Option<Record<'a>> {

@@ -9,7 +9,8 @@ pub enum Class {
     Message,
     /// What was asked, this time.
     Attempt,
-    /// The partition isn't where it was thought to be, or can't be written now: nothing was taken.
+    /// The partition isn't where it was thought to be, or can't be written now. [`Refusal::may_be_there`] tells whether something
+    /// was taken all the same.
     Elsewhere,
     /// It may have been taken all the same.
     Unknown,
@@ -229,6 +230,8 @@ const MEANINGS: &[Meaning] = &[
 pub const NONE: i16 = 0;
 /// The sequence number was used already: the batch is there.
 pub const DUPLICATE_SEQUENCE: i16 = 46;
+/// Fewer replicas are in sync than have to be: this is said before anything is appended.
+const NOT_ENOUGH_REPLICAS: i16 = 19;
 /// The group gives us a name first.
 pub const MEMBER_ID_REQUIRED: i16 = 79;
 
@@ -260,6 +263,16 @@ impl Refusal {
     /// As a fault.
     pub fn fault(&self) -> Fault {
         Fault::new(self.code, self.reason.as_str()).with_attribute("broker-code", self.number.to_string())
+    }
+
+    /// Whether what was refused may be in the partition all the same. A server that lost the partition, or its disk, while it waited
+    /// for the replicas says so with the same numbers as one that appended nothing.
+    pub fn may_be_there(&self) -> bool {
+        match self.class {
+            Class::Unknown => true,
+            Class::Elsewhere => self.number != NOT_ENOUGH_REPLICAS,
+            _ => false,
+        }
     }
 
     /// As the failure of a call.

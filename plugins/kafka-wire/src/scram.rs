@@ -6,6 +6,8 @@ use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256, Sha512};
 
+/// Fewest rounds: with less a stolen exchange tells the password too soon (RFC 7677, section 4).
+const ROUNDS_MIN: u32 = 4_096;
 /// Most rounds that a server may ask for: more would stop the instance for a while.
 const ROUNDS_MAX: u32 = 200_000;
 
@@ -51,8 +53,8 @@ impl<'a> Scram<'a> {
         }
         let salt = attribute(challenge, 's').and_then(|salt| BASE64.decode(salt).ok()).ok_or("it gives no salt")?;
         let rounds = attribute(challenge, 'i').and_then(|rounds| rounds.parse().ok()).ok_or("it gives no rounds")?;
-        if !(1..=ROUNDS_MAX).contains(&rounds) {
-            return Err("it asks for too many rounds");
+        if !(ROUNDS_MIN..=ROUNDS_MAX).contains(&rounds) {
+            return Err("it asks for too few rounds, or too many");
         }
         // `biws` is our head, `n,,`, in Base64.
         let last = format!("c=biws,r={nonce}");
@@ -131,7 +133,15 @@ mod tests {
 
     #[test]
     fn a_challenge_has_to_be_ours() {
-        for challenge in ["", "r=other,s=YQ==,i=4096", "r=abc,s=YQ==,i=1", "r=abcd,s=YQ==,i=9999999", "r=abcd,i=4096"] {
+        let challenges = [
+            "",
+            "r=other,s=YQ==,i=4096",
+            "r=abc,s=YQ==,i=4096",
+            "r=abcd,s=YQ==,i=4095",
+            "r=abcd,s=YQ==,i=9999999",
+            "r=abcd,i=4096",
+        ];
+        for challenge in challenges {
             assert!(Scram::new(Hash::Sha512, "u", "p", "abc").answer(challenge.as_bytes()).is_err(), "{challenge}");
         }
         assert_eq!(Scram::new(Hash::Sha512, "a=b,c", "p", "x").first(), b"n,,n=a=3Db=2Cc,r=x");

@@ -14,6 +14,7 @@ use waybill_plugin::host::net_types::TlsOptions;
 use waybill_plugin::transport::{ErrorKind, Fault, OpenArgs, PluginError};
 
 use crate::config::{Config, Keys};
+use crate::counts::Counts;
 use crate::encode::Encoder;
 use crate::topic::Template;
 
@@ -23,6 +24,8 @@ const THROTTLE_MS_MAX: u32 = 60_000;
 /// What every client of an instance has in common.
 pub(crate) struct Shared {
     pub(crate) template: Template,
+    /// Partitions of topics: all clients put a key in the same one.
+    pub(crate) counts: Counts,
     identity: Identity,
     /// Until when servers asked to wait.
     throttled: Cell<Option<Instant>>,
@@ -39,7 +42,9 @@ impl Shared {
     pub(crate) fn throttled(&self, millis: u32) {
         if millis > 0 {
             let millis = u64::from(millis.min(THROTTLE_MS_MAX));
-            self.throttled.set(Some(Instant::now() + Duration::from_millis(millis)));
+            let until = Instant::now() + Duration::from_millis(millis);
+            // Servers ask for themselves: the longest wait counts.
+            self.throttled.set(self.throttled.get().max(Some(until)));
         }
     }
 }
@@ -61,6 +66,7 @@ impl Session for Client {
     fn share(args: &OpenArgs, config: &Config, _: &TlsOptions) -> Result<Shared, PluginError> {
         Ok(Shared {
             template: config.own.template()?,
+            counts: Counts::default(),
             identity: Identity::read(&args.name, config.own.sasl)?,
             throttled: Cell::new(None),
         })
@@ -135,11 +141,13 @@ impl Client {
         Ok(Ok(producer))
     }
 
-    /// Takes no such number any more: what a partition has of it isn't known.
-    pub(crate) fn forget_producer(&mut self, producer: Option<Producer>) {
-        if producer.is_none() || producer == self.producer {
+    /// Takes no such number any more: what a partition has of it isn't known. False if it was forgotten before.
+    pub(crate) fn forget_producer(&mut self, producer: Option<Producer>) -> bool {
+        let forgets = self.producer.is_some() && (producer.is_none() || producer == self.producer);
+        if forgets {
             self.producer = None;
         }
+        forgets
     }
 
     /// Sequence number of a partition's next batch.

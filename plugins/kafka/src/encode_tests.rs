@@ -48,7 +48,7 @@ fn a_message_is_one_record_with_its_envelope_as_headers() {
     let bytes = filling.end(Compression::None).unwrap().stamped(Producer { id: 1, epoch: 0 }, 0);
     let batch = next_batch(&mut Bytes::from(bytes)).unwrap().unwrap();
     let whole = batch.whole().unwrap();
-    let records = batch.records(&whole).unwrap();
+    let records = batch.records(&whole).collect::<Result<Vec<_>, _>>().unwrap();
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.key, record.value, record.timestamp), (Some(&b"order-1"[..]), Some(&b"{}"[..]), 1));
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

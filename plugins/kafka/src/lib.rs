@@ -8,8 +8,9 @@
 //!
 //! - `config`: what an operator may set; `topic`: which topic; `encode`: a message as a record
 //! - `client`: connections and the producer's number, as the pool keeps them
-//! - `places`: topics and partitions of a batch; `queue`: what goes to one partition; `runs`: keys that go to several;
-//!   `publish`: rounds over all of them; `fill`: what goes next; `answer`: a partition's word as the fate of its messages
+//! - `places`: topics and partitions of a batch; `counts`: how many partitions clients agree on; `queue`: what goes to one partition; `runs`: keys that go to several;
+//!   `publish`: rounds over all of them; `fill`: what goes next; `answer`: a partition's word as the fate of its messages;
+//!   `next`: what follows from a refusal
 //! - `provision`: topics, created when the operator asks for them
 //!
 //! The protocol, logging in and the cluster are in `waybill-kafka-wire`, which the source shares.
@@ -17,8 +18,10 @@
 mod answer;
 mod client;
 mod config;
+mod counts;
 mod encode;
 mod fill;
+mod next;
 mod places;
 mod provision;
 mod publish;

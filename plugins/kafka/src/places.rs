@@ -46,6 +46,7 @@ pub(crate) async fn assign(
         }
     }
     find(client, endpoint, topics.keys().map(String::as_str), deadline).await?;
+    agree(client, endpoint, topics.keys().map(String::as_str), deadline).await?;
     let mut queues = Vec::new();
     for (name, places) in topics {
         match client.cluster.topic(&name) {
@@ -107,6 +108,28 @@ async fn find(
             Some(Err(refusal)) => comes(refusal, creates),
             None => true,
         });
+    }
+    Ok(())
+}
+
+/// Asks again for topics of which another client of this instance was told another number of partitions.
+async fn agree(
+    client: &mut Client,
+    endpoint: &Endpoint<Client>,
+    names: impl Iterator<Item = &str>,
+    deadline: Deadline,
+) -> Result<(), PluginError> {
+    let counts = &endpoint.shared().counts;
+    let names: Vec<&str> = names.collect();
+    let differs = |name: &&str| client.cluster.partitions(name).is_some_and(|count| counts.differ(name, count));
+    let stale: Vec<&str> = names.iter().copied().filter(differs).collect();
+    if !stale.is_empty() {
+        client.cluster.refresh(endpoint, &stale, false, deadline).await?;
+    }
+    for name in names {
+        if let Some(count) = client.cluster.partitions(name) {
+            counts.note(name, count);
+        }
     }
     Ok(())
 }

@@ -4,9 +4,9 @@
 //! in a later round, as the same batch: a partition that has it already says so. When time is up, what was written and has no
 //! answer may be there all the same and says so; what wasn't written is given back untried.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use waybill_kafka_wire::batch::Producer;
@@ -20,6 +20,7 @@ use waybill_plugin::transport::{CallInfo, ErrorKind, Fault, Message, Outcome, Pl
 
 use crate::answer::{self, Answer};
 use crate::client::Client;
+use crate::next::{self, Next};
 use crate::places::{Assigned, assign, routes};
 use crate::queue::{Flight, Queue, Trouble};
 use crate::runs::Runs;
@@ -33,6 +34,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How often a call asks for another producer's number.
 const PRODUCERS_MAX: u32 = 3;
+/// Time for which a server that couldn't be reached isn't dialled again: half of what a cluster takes to find another leader.
+const DIAL_PAUSE: Duration = Duration::from_secs(5);
 /// All replicas in sync have to have it.
 const ALL: i16 = -1;
 
@@ -60,8 +63,19 @@ pub(crate) async fn publish(
         }
     };
     let runs = Runs::of(batch, &routes(batch.len(), &queues));
-    let mut sending =
-        Sending { client, endpoint, call, batch, outcomes, queues, fated, runs, stopped: HashSet::new(), producers: 0 };
+    let mut sending = Sending {
+        client,
+        endpoint,
+        call,
+        batch,
+        outcomes,
+        queues,
+        fated,
+        runs,
+        stopped: HashSet::new(),
+        producers: 0,
+        unreachable: HashMap::new(),
+    };
     let lost = sending.run(deadline).await.err();
     sending.end(lost)
 }
@@ -80,6 +94,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) stopped: HashSet<(&'a str, &'a str)>,
     /// How many numbers partitions didn't take any more.
     producers: u32,
+    /// Servers that couldn't be reached in this call, why, and until when they are left alone.
+    unreachable: HashMap<i32, (Instant, PluginError)>,
 }
 
 /// A server's word on what it got, by the queues that went there.
@@ -139,28 +155,46 @@ impl<'a> Sending<'a> {
             }
             Err(refusal) => return Err(refusal.error()),
         };
-        let mut asks = Vec::new();
+        let mut reached = Vec::new();
         for (node, lanes) in self.by_leader() {
-            let connect = deadline.at_most(self.endpoint.config().common.connect_timeout);
-            let mut connection = match self.client.cluster.take(self.endpoint, node, connect).await {
-                Ok(connection) => connection,
-                Err(error) => {
-                    self.trouble(&lanes, &error);
-                    continue;
-                }
-            };
+            match self.reach(node, deadline).await {
+                Ok(connection) => reached.push((node, connection, lanes)),
+                Err(error) => self.trouble(&lanes, &error),
+            }
+        }
+        // The time for answers begins behind the last connection: a server that is down takes none of the others' time.
+        let time = deadline.at_most(self.ack_timeout());
+        let mut asks = Vec::new();
+        for (node, mut connection, lanes) in reached {
             let request = self.request(&lanes, producer, time);
             asks.push(async move {
                 let answer = connection.ask(&request, time).await;
                 (node, connection, lanes, answer)
             });
         }
+        // What one server refuses undoes no other's acknowledgement: all are taken, and the first error is told then.
+        let mut taken = Ok(());
         for answered in join_all(asks).await {
-            self.take(answered)?;
+            taken = taken.and(self.take(answered));
         }
         let throttle = self.client.cluster.take_throttle();
         self.endpoint.shared().throttled(throttle);
-        Ok(())
+        taken
+    }
+
+    /// A connection to a leader. One that couldn't be reached isn't dialled again for a while: the others would wait for it.
+    async fn reach(&mut self, node: i32, deadline: Deadline) -> Result<Connection, PluginError> {
+        if let Some((until, error)) = self.unreachable.get(&node)
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        let connect = deadline.at_most(self.endpoint.config().common.connect_timeout);
+        let connection = self.client.cluster.take(self.endpoint, node, connect).await;
+        if let Err(error) = &connection {
+            self.unreachable.insert(node, (Instant::now() + DIAL_PAUSE, error.clone()));
+        }
+        connection
     }
 
     /// Which queues go to which server. A partition that nobody leads is in trouble.
@@ -243,6 +277,7 @@ impl<'a> Sending<'a> {
         };
         connection.throttled(response.throttle_time_ms);
         self.client.cluster.put(node, connection);
+        let mut taken = Ok(());
         for lane in lanes {
             let Some(queue) = self.queues.get_mut(lane) else { continue };
             let Some(flight) = queue.flight.take() else { continue };
@@ -258,7 +293,7 @@ impl<'a> Sending<'a> {
                         self.runs.acknowledge(*place);
                     }
                 }
-                Answer::Refused(refusal) => self.refused(lane, flight, &refusal)?,
+                Answer::Refused(refusal) => taken = taken.and(self.refused(lane, flight, &refusal)),
                 Answer::Missing => {
                     let fault = Fault::new("KAFKA.PROTOCOL", "the server says nothing of a partition");
                     queue.flight = Some(Flight { maybe_there: true, ..flight });
@@ -266,41 +301,39 @@ impl<'a> Sending<'a> {
                 }
             }
         }
-        Ok(())
+        taken
     }
 
-    /// What follows from a partition's refusal.
+    /// Does what follows from a partition's refusal.
     fn refused(&mut self, lane: usize, mut flight: Flight, refusal: &Refusal) -> Result<(), PluginError> {
+        let next = next::after(refusal, &mut flight, self.producers < PRODUCERS_MAX);
         let Some(queue) = self.queues.get_mut(lane) else { return Ok(()) };
-        match refusal.class {
-            Class::Denied | Class::Unsupported => {
+        if flight.maybe_there && matches!(next, Next::Apart | Next::Settle(_) | Next::Block { .. }) {
+            // Under its sequence number another batch would be taken for this one.
+            self.client.forget_producer(None);
+        }
+        match next {
+            Next::Fail(error) => {
                 queue.flight = Some(flight);
-                return Err(refusal.error());
+                return Err(error);
             }
-            Class::Elsewhere | Class::Unknown => {
-                flight.maybe_there |= refusal.class == Class::Unknown;
-                queue.trouble = Some(Trouble { fault: refusal.fault(), blocks: refusal.class == Class::Elsewhere });
-                queue.flight = Some(flight);
-            }
-            Class::Producer if self.producers < PRODUCERS_MAX => {
-                // Others of this round may have got it first.
-                let mine = flight.stamp.map(|(producer, _)| producer);
-                self.client.forget_producer(mine);
-                self.producers += 1;
+            Next::Later(trouble) => {
+                queue.trouble = Some(trouble);
                 queue.flight = Some(flight);
             }
-            Class::Message if refusal.code == "KAFKA.CORRUPT" && !flight.was_corrupt => {
-                queue.flight = Some(Flight { was_corrupt: true, ..flight });
+            Next::Again => queue.flight = Some(flight),
+            Next::Renumber => {
+                // Several partitions of one round may refuse one number: it is lost once.
+                let number = flight.stamp.map(|(producer, _)| producer);
+                self.producers += u32::from(self.client.forget_producer(number));
+                queue.flight = Some(flight);
             }
-            Class::Message if flight.places.len() > 1 => queue.split(flight),
-            Class::Message => self.settle(&flight.places, &Outcome::Permanent(refusal.fault())),
-            Class::Topic => {
-                let rest: Vec<usize> = flight.places.into_iter().chain(queue.waiting.drain(..)).collect();
-                self.settle(&rest, &refusal.fault().blocking(""));
-            }
-            Class::Attempt | Class::Producer => {
-                self.client.forget_producer(None);
-                self.settle(&flight.places, &Outcome::Retryable(refusal.fault().with_maybe_delivered(true)));
+            Next::Apart => queue.split(flight),
+            Next::Settle(outcome) => self.settle(&flight.places, &outcome),
+            Next::Block { own, waiting } => {
+                let behind: Vec<usize> = queue.waiting.drain(..).collect();
+                self.settle(&flight.places, &own);
+                self.settle(&behind, &waiting);
             }
         }
         Ok(())

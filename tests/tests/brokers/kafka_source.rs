@@ -148,6 +148,23 @@ async fn messages_removed_unread_stop_the_source_or_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_overtaken_while_it_is_open_stops_at_each_pull_and_commits_nothing() {
+    let orders = Orders::created("source-trimmed-open", 1).await;
+    orders.send(0, 6).await;
+    let source = orders.open(WANTS).await;
+    let (session, all) = pull_all(&source, 6).await;
+    settle(&source, session, &all, &Disposition::Ack).await;
+    orders.send(6, 12).await;
+    orders.client().await.run("trim", &[orders.topic, "10"]).await.unwrap();
+    for _ in 0..2 {
+        let error = source.pull(0, 50, source::BYTES, Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::InvalidConfig, "SOURCE.OVERTAKEN"));
+    }
+    source.close(AMPLE).await;
+    assert_eq!(orders.committed().await.as_deref(), Some("6"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_topic_is_provisioned_once_and_a_source_without_it_waits() {
     let orders = Orders::new("source-provisioned").await;
     let (source, refused) = source::supervise(PLUGIN, orders.settings()).await;
@@ -169,30 +186,38 @@ async fn a_foreign_member_joins_and_leaves_and_no_message_is_left_out() {
     let orders = Orders::created("source-shared", 4).await;
     orders.send(0, 200).await;
     let source = orders.open(WANTS).await;
-    let (mut ours, mut theirs) = (HashSet::new(), None);
-    let joining = async {
-        let lines = orders.client().await.run("member", &[orders.topic, orders.topic, "6000"]).await.unwrap();
+    let client = orders.client().await;
+    let topic = orders.topic;
+    let joining = tokio::spawn(async move {
+        let lines = client.run("member", &[topic, topic, "6000"]).await.unwrap();
         lines.into_iter().map(|parts| parts[0].clone()).collect::<HashSet<String>>()
-    };
-    let mut joining = std::pin::pin!(joining);
-    let mut sent = 200;
-    // Both take their share while more comes; when the foreign member has left, the rest is ours.
-    while sent < 3_000 || theirs.is_none() || ours.union(theirs.as_ref().unwrap()).count() < sent as usize {
-        if sent < 3_000 {
+    });
+    let sharing = async {
+        let (mut ours, mut sent) = (HashSet::new(), 200);
+        // More comes until the foreign member has left, however late it joined; the rest is ours then.
+        while !joining.is_finished() {
             orders.send(sent, sent + 100).await;
             sent += 100;
+            handle_some(&source, &mut ours).await;
         }
-        tokio::select! {
-            handled = &mut joining, if theirs.is_none() => theirs = Some(handled),
-            pulled = source.pull(0, 50, source::BYTES, Duration::from_millis(200)) => match pulled {
-                Ok(pulled) => {
-                    ours.extend(pulled.deliveries.iter().filter_map(|delivery| delivery.id.clone()));
-                    let _ = source::try_settle(&source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
-                }
-                Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error:?}"),
-            },
+        let theirs = joining.await.unwrap();
+        while ours.union(&theirs).count() < usize::try_from(sent).unwrap() {
+            handle_some(&source, &mut ours).await;
         }
+        (theirs, sent)
+    };
+    let (theirs, sent) = tokio::time::timeout(Duration::from_secs(300), sharing).await.expect("all is handled");
+    let theirs = theirs.len() as u64;
+    assert!(theirs > 0 && theirs < sent, "both have had a share: {theirs} of {sent} are theirs");
+}
+
+/// Pulls once and settles what came. While the group is shared out anew nothing may come, and nothing be settled.
+async fn handle_some(source: &Arc<WasmSource>, handled: &mut HashSet<String>) {
+    match source.pull(0, 50, source::BYTES, Duration::from_millis(200)).await {
+        Ok(pulled) => {
+            handled.extend(pulled.deliveries.iter().filter_map(|delivery| delivery.id.clone()));
+            let _ = source::try_settle(source, pulled.session, &pulled.deliveries, &Disposition::Ack).await;
+        }
+        Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error:?}"),
     }
-    let theirs = theirs.unwrap();
-    assert!(!theirs.is_empty() && theirs.len() < 3_000, "both have had a share: {} are theirs", theirs.len());
 }

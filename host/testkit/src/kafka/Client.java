@@ -5,6 +5,7 @@ import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.*;
 
@@ -92,22 +93,25 @@ public class Client {
         }
     }
 
-    /** So many messages from the start, or what there is after ten seconds: partition, offset, key, value, headers. */
+    /** So many messages from the start, or all that there are when it begins: partition, offset, key, value, headers. */
     static void read(Properties settings, String topic, int count) throws Exception {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings)) {
             List<TopicPartition> places = places(consumer, topic);
             consumer.assign(places);
             consumer.seekToBeginning(places);
-            long end = System.currentTimeMillis() + 10_000;
+            Map<TopicPartition, Long> ends = consumer.endOffsets(places);
+            long deadline = System.currentTimeMillis() + 60_000;
             int found = 0;
             StringBuilder out = new StringBuilder();
-            while (found < count && System.currentTimeMillis() < end)
+            while (found < count && ends.entrySet().stream().anyMatch(end -> consumer.position(end.getKey()) < end.getValue())) {
+                if (System.currentTimeMillis() > deadline) throw new IllegalStateException("not read to the end within a minute: " + found);
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
                     found++;
                     out.append(record.partition()).append('\t').append(record.offset()).append('\t').append(text(record.key())).append('\t').append(text(record.value()));
                     for (Header header : record.headers()) out.append('\t').append(header.key()).append('=').append(text(header.value()));
                     out.append('\n');
                 }
+            }
             System.out.print(out);
         }
     }
@@ -124,7 +128,8 @@ public class Client {
             while (System.currentTimeMillis() < end) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100)))
                     System.out.println(text(record.headers().lastHeader("id").value()));
-                consumer.commitSync();
+                // The group is shared out anew while it goes on: what isn't committed then comes to another member, too.
+                try { consumer.commitSync(); } catch (RebalanceInProgressException | CommitFailedException given) { }
             }
         }
     }
