@@ -56,7 +56,6 @@ impl<N: Default> Family<N> {
     }
 }
 
-/// A counter's number.
 #[derive(Default)]
 struct Count(AtomicU64);
 
@@ -111,7 +110,6 @@ impl HistogramFn for Distribution {
     }
 }
 
-/// Records for export.
 pub(crate) struct MetricBridge {
     meter: Meter,
     bounds: fn(&str) -> Vec<f64>,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 /// Name of the assignor.
 pub(crate) const RANGE: &str = "range";
 
-/// Partitions by topics.
 pub(crate) type Partitions = BTreeMap<String, Vec<i32>>;
 
 /// A member as the leader is told of it.

@@ -8,7 +8,6 @@ use waybill_plugin::transport::{OpenArgs, PluginError};
 
 use crate::config::{Config, Keys};
 
-/// Who we are.
 pub(crate) struct Shared(Identity);
 
 impl AsRef<Identity> for Shared {

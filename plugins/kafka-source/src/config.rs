@@ -19,7 +19,6 @@ pub(crate) struct Keys {
     order: Order,
     /// The topics that are read.
     pub(crate) topics: Vec<String>,
-    /// The consumer group.
     pub(crate) group: String,
     /// Our static name in the group; none = made of the source's name.
     member: Option<String>,

@@ -56,7 +56,6 @@ pub(crate) fn request(shares: &[&Share], wait: u32, bytes: u32) -> FetchRequest 
 /// What may still be held, over all partitions of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Deliveries.
     pub(crate) count: usize,
     /// Bytes of their payloads. The last one may go beyond.
     pub(crate) bytes: usize,

@@ -285,7 +285,6 @@ impl Member {
         Ok(Some(if was_in { Joined::Kept(partitions) } else { Joined::Anew(partitions) }))
     }
 
-    /// The leader's part.
     async fn share_out(
         &mut self,
         client: &mut Client,

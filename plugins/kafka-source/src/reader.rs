@@ -285,7 +285,6 @@ impl Reader {
         items.iter().map(settle).collect()
     }
 
-    /// Fetches no more.
     pub(crate) fn quiesce(&mut self) {
         self.is_quiet = true;
         for share in self.shares.values_mut() {

@@ -10,7 +10,6 @@ use crate::offsets::Place;
 /// Most offsets that are remembered of one partition behind a gap.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// One partition.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) place: Place,

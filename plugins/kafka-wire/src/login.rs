@@ -50,9 +50,7 @@ pub struct Identity {
 
 /// Credentials.
 pub struct Login {
-    /// The user.
     pub(crate) user: String,
-    /// Its password.
     pub(crate) password: String,
     /// As the operator set it.
     pub(crate) sasl: Sasl,

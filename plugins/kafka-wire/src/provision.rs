@@ -15,7 +15,6 @@ use crate::text;
 
 /// The protocol's number for a topic that isn't there.
 const NO_TOPIC: i16 = 3;
-/// Somebody was faster.
 const EXISTS: i16 = 36;
 /// A number that the server fills in by its own setting.
 const AS_THE_SERVER_LIKES: i16 = -1;

@@ -27,7 +27,6 @@ pub enum Class {
 /// What one number means.
 struct Meaning {
     number: i16,
-    /// The protocol's name.
     name: &'static str,
     class: Class,
     code: &'static str,
@@ -45,7 +44,6 @@ const PRODUCER: &str =
     "the partition lost what it knew of this producer: a new number is asked for, and doubles may follow";
 const REJOIN: &str = "the group is shared out anew: it is joined again";
 
-/// By their numbers.
 const MEANINGS: &[Meaning] = &[
     means(1, "OFFSET_OUT_OF_RANGE", Class::Attempt, "KAFKA.OFFSET", "the offset isn't kept any more"),
     means(2, "CORRUPT_MESSAGE", Class::Message, "KAFKA.CORRUPT", "it was changed on its way, twice"),

@@ -1,6 +1,5 @@
 //! Numbers of variable length, signs folded in, as records hold them.
 
-/// Appends a number.
 pub(crate) fn push(out: &mut Vec<u8>, number: i64) {
     let mut rest = ((number << 1) ^ (number >> 63)).cast_unsigned();
     while rest >= 0x80 {

@@ -20,7 +20,6 @@ const MAKING_MS_MAX: u32 = 5_000;
 /// Pause between two looks for them.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A batch, sorted.
 pub(crate) struct Assigned {
     pub(crate) queues: Vec<Queue>,
     /// What has no topic, and its fate.

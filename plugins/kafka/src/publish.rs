@@ -47,7 +47,6 @@ pub(crate) struct Sent {
     pub(crate) lost: Option<PluginError>,
 }
 
-/// Sends a batch.
 pub(crate) async fn publish(
     client: &mut Client,
     endpoint: &Endpoint<Client>,

@@ -33,7 +33,6 @@ impl Runs {
         before.is_none_or(|earlier| self.acknowledged.get(earlier).copied().unwrap_or(true))
     }
 
-    /// It is there.
     pub(crate) fn acknowledge(&mut self, place: usize) {
         if let Some(slot) = self.acknowledged.get_mut(place) {
             *slot = true;

@@ -33,7 +33,6 @@ pub(crate) struct Shared {
     consumer: String,
 }
 
-/// A session.
 pub(crate) struct Client {
     brokers: Brokers,
     address: Address,

@@ -56,7 +56,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The protocol's number.
     pub(crate) fn number(self) -> i32 {
         match self {
             Self::Exclusive => 0,

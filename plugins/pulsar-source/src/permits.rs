@@ -9,9 +9,7 @@ const FORGOTTEN: usize = 64;
 /// What may be unsettled of all consumers together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
-    /// Messages.
     pub(crate) messages: u32,
-    /// Bytes.
     pub(crate) bytes: usize,
 }
 
@@ -26,7 +24,6 @@ pub(crate) struct Permits {
     consumers: HashMap<u64, Consumer>,
 }
 
-/// One consumer's.
 #[derive(Clone, Copy, Debug, Default)]
 struct Consumer {
     /// Messages that it was allowed and hasn't sent; below zero after a batch that was larger.

@@ -30,7 +30,6 @@ pub(crate) struct Shared {
     credentials: Credentials,
 }
 
-/// A session.
 pub(crate) struct Client {
     pub(crate) brokers: Brokers,
     address: Address,

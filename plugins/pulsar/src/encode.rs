@@ -26,7 +26,6 @@ pub(crate) struct Prepared<'a> {
     pub(crate) size: usize,
 }
 
-/// Who sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender<'a> {
     pub(crate) producer: u64,

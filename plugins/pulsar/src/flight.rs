@@ -64,7 +64,6 @@ pub(crate) struct Flight<'a, 'b> {
     limits: Limits,
     /// By producer and the number of the first message.
     pending: HashMap<(u64, u64), Pending>,
-    /// Messages in them.
     waiting: usize,
     /// The lane whose turn it is.
     turn: usize,

@@ -59,7 +59,6 @@ struct Ports {
 struct Node {
     /// The first one is the controller, too.
     id: u32,
-    /// The controller's port.
     controller: u16,
 }
 

@@ -22,7 +22,6 @@ const USER_PROPERTY: u8 = 38;
 pub struct Login {
     /// Name under which the server keeps the session; none = it ends with the connection.
     pub session: Option<String>,
-    /// User and password.
     pub user: Option<(String, String)>,
 }
 
