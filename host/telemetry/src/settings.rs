@@ -10,7 +10,6 @@ const SERVICE_NAME: &str = "waybill";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Protobuf over HTTP.
     Http,
     Grpc,
 }
