@@ -7,7 +7,7 @@ use waybill_core::port::transport::{CallError, Outcome};
 use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_testkit::mqtt::{Received, Server};
 use waybill_tests::transport;
-pub use waybill_tests::transport::{AMPLE, acknowledged, batch, send, try_send};
+pub use waybill_tests::transport::{AMPLE, acknowledged, batch, send};
 
 pub const TOPIC: &str = "orders.created";
 
