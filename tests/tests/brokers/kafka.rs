@@ -251,5 +251,6 @@ async fn a_topic_whose_leader_dies_moves_with_all_that_was_acknowledged() {
             assert!(before.is_none_or(|before| before < number), "{id} of {} comes after {before:?}", record.key);
         }
     }
-    assert_eq!(ids.len() as u64, calls * each);
+    let ends = client.run("ends", &[TOPIC]).await;
+    assert_eq!(ids.len() as u64, calls * each, "{ends:?}");
 }

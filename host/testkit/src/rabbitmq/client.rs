@@ -355,6 +355,8 @@ fn value(table: &mut Bytes) -> io::Result<String> {
             Ok(format!("{{{}}}", fields.collect::<Vec<_>>().join(", ")))
         }
         b'T' => Ok(table.try_get_u64().map_err(cut)?.to_string()),
+        // The quality of service of what came by MQTT.
+        b'b' => Ok(table.try_get_i8().map_err(cut)?.to_string()),
         b'l' => Ok(table.try_get_i64().map_err(cut)?.to_string()),
         b't' => Ok((table.try_get_u8().map_err(cut)? != 0).to_string()),
         kind => Err(io::Error::other(format!("a header of kind {kind}"))),
