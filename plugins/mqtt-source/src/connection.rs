@@ -19,6 +19,9 @@ use crate::delivery::delivery;
 const SUBSCRIBE: u16 = 1;
 const UNSUBSCRIBE: u16 = 2;
 
+/// Bytes that are read although there is no room for more messages: else nobody would see how the connection ends.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
+
 /// What every connection of an instance has in common.
 pub(crate) struct Shared {
     /// Which version the servers were found to speak.
@@ -123,6 +126,11 @@ impl Connection {
         &self.wire
     }
 
+    /// Whether more may be read than there is room for.
+    pub(crate) fn may_read_ahead(&self) -> bool {
+        self.wire.incoming.len() < AHEAD_BYTES_MAX
+    }
+
     /// Whether the server has answered to the subscriptions.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.is_subscribed
@@ -159,7 +167,7 @@ impl Connection {
         self.wire.write(out, deadline).await
     }
 
-    /// Takes what has come into `arrivals`, for as long as there is room, and acknowledges what nobody wants.
+    /// Takes what has come into `arrivals`, messages for as long as there is room, and acknowledges what nobody wants.
     ///
     /// # Errors
     /// The server refused a subscription, or the connection is of no more use.
@@ -171,8 +179,10 @@ impl Connection {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let is_subscribed = &mut self.is_subscribed;
-        while arrivals.has_room() {
-            let taken = self.wire.incoming.next(|packet| match packet {
+        loop {
+            let has_room = arrivals.has_room();
+            let is_wanted = |packet: &Packet<'_>| has_room || !matches!(packet, Packet::Message(_));
+            let taken = self.wire.incoming.next_if(is_wanted, |packet| match packet {
                 Packet::Message(message) => {
                     // In 3.1.1 the server can't be told, and sends all that it retained at each subscription.
                     let is_wanted = !message.is_retained || own.retained != Retained::Skip;

@@ -310,7 +310,14 @@ impl MqttSource {
             }
             let gone = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
             let left = if arrivals.waiting() > 0 { 0 } else { wait.saturating_sub(gone) };
-            if arrivals.waiting() >= max as usize || !arrivals.has_room() {
+            if arrivals.waiting() >= max as usize {
+                return Ok(false);
+            }
+            if !arrivals.has_room() {
+                // Full of what is in hand: settlements go first, but an end of the connection is to be seen.
+                if connection.may_read_ahead() {
+                    connection.listen(left.min(READ_MS_MAX), own.ack_timeout, deadline).await?;
+                }
                 return Ok(false);
             }
             // Bytes may come for ever, and nothing of them be kept.
@@ -336,7 +343,7 @@ impl MqttSource {
         loop {
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
             // Bytes may come for ever, and nothing of them be kept.
-            let is_over = time.left().is_none() || !arrivals.has_room();
+            let is_over = time.left().is_none() || !arrivals.has_room() && !connection.may_read_ahead();
             if is_over || !connection.listen(0, own.ack_timeout, deadline).await? {
                 break;
             }
