@@ -1,6 +1,7 @@
 //! A connection as the pool keeps it: one of them has the server's session.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use waybill_mqtt_wire::packet::Packet;
 use waybill_mqtt_wire::reason::{self, REFUSED};
@@ -54,6 +55,7 @@ pub(crate) struct Connection {
     subscribes: bool,
     /// The server has answered.
     is_subscribed: bool,
+    since: Instant,
 }
 
 impl Session for Connection {
@@ -89,7 +91,7 @@ impl Session for Connection {
         if config.own.share.is_some() && !wire.limits().shares {
             return Err(reason::of_connection(0x9e, None).error());
         }
-        Ok(Self { wire, subscribes: false, is_subscribed: false })
+        Ok(Self { wire, subscribes: false, is_subscribed: false, since: Instant::now() })
     }
 
     fn address(&self) -> &Address {
@@ -124,6 +126,11 @@ impl Session for Connection {
 impl Connection {
     pub(crate) fn wire(&self) -> &wire::Connection {
         &self.wire
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 
     /// Whether more may be read than there is room for.
