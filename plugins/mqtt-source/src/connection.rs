@@ -1,6 +1,7 @@
 //! A connection as the pool keeps it: one of them has the server's session.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use waybill_mqtt_wire::packet::Packet;
 use waybill_mqtt_wire::reason::{self, REFUSED};
@@ -18,6 +19,9 @@ use crate::delivery::delivery;
 /// Ids of our requests. Those of messages are the server's to choose, and have nothing to do with them.
 const SUBSCRIBE: u16 = 1;
 const UNSUBSCRIBE: u16 = 2;
+
+/// Bytes that are read although there is no room for more messages: else nobody would see how the connection ends.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// What every connection of an instance has in common.
 pub(crate) struct Shared {
@@ -51,6 +55,7 @@ pub(crate) struct Connection {
     subscribes: bool,
     /// The server has answered.
     is_subscribed: bool,
+    since: Instant,
 }
 
 impl Session for Connection {
@@ -86,7 +91,7 @@ impl Session for Connection {
         if config.own.share.is_some() && !wire.limits().shares {
             return Err(reason::of_connection(0x9e, None).error());
         }
-        Ok(Self { wire, subscribes: false, is_subscribed: false })
+        Ok(Self { wire, subscribes: false, is_subscribed: false, since: Instant::now() })
     }
 
     fn address(&self) -> &Address {
@@ -121,6 +126,16 @@ impl Session for Connection {
 impl Connection {
     pub(crate) fn wire(&self) -> &wire::Connection {
         &self.wire
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Whether more may be read than there is room for.
+    pub(crate) fn may_read_ahead(&self) -> bool {
+        self.wire.incoming.len() < AHEAD_BYTES_MAX
     }
 
     /// Whether the server has answered to the subscriptions.
@@ -159,7 +174,7 @@ impl Connection {
         self.wire.write(out, deadline).await
     }
 
-    /// Takes what has come into `arrivals`, for as long as there is room, and acknowledges what nobody wants.
+    /// Takes what has come into `arrivals`, messages for as long as there is room, and acknowledges what nobody wants.
     ///
     /// # Errors
     /// The server refused a subscription, or the connection is of no more use.
@@ -171,8 +186,10 @@ impl Connection {
         deadline: Deadline,
     ) -> Result<(), PluginError> {
         let is_subscribed = &mut self.is_subscribed;
-        while arrivals.has_room() {
-            let taken = self.wire.incoming.next(|packet| match packet {
+        loop {
+            let has_room = arrivals.has_room();
+            let is_wanted = |packet: &Packet<'_>| has_room || !matches!(packet, Packet::Message(_));
+            let taken = self.wire.incoming.next_if(is_wanted, |packet| match packet {
                 Packet::Message(message) => {
                     // In 3.1.1 the server can't be told, and sends all that it retained at each subscription.
                     let is_wanted = !message.is_retained || own.retained != Retained::Skip;

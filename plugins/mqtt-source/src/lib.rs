@@ -6,7 +6,7 @@
 //!
 //! - `config`: what an operator may set; `connection`: a connection as the pool keeps it
 //! - `arrivals`: what one connection has brought, and how it is settled; `delivery`: a message as it is handed over
-//! - `history`: whether the server had a session of ours before this instance
+//! - `history`: whether the server had a session of ours before this instance; `rivals`: whether another client goes by our name
 //!
 //! The protocol and logging in are in `waybill-mqtt-wire`, which the transport shares.
 
@@ -15,9 +15,11 @@ mod config;
 mod connection;
 mod delivery;
 mod history;
+mod rivals;
 
 use std::cell::{Cell, RefCell};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use waybill_plugin::broker::{Address, Pool, Session as _};
 use waybill_plugin::deadline::Deadline;
@@ -28,6 +30,7 @@ use crate::arrivals::{Arrivals, weight};
 use crate::config::{Config, Keys};
 use crate::connection::Connection;
 use crate::history::Earlier;
+use crate::rivals::Rivals;
 
 waybill_plugin::manifest!();
 waybill_plugin::export_source!(MqttSource);
@@ -41,6 +44,9 @@ const SHARING: [&str; 2] = ["extend", "ordered-acks"];
 const READ_MS_MAX: u32 = 50;
 /// Longest goodbye, in milliseconds.
 const GOODBYE_MS_MAX: u32 = 1_000;
+/// Milliseconds before it is told that another client has our name. The host opens another instance at once, which takes the session
+/// again: without a pause both would do nothing else.
+const TAKEN_OVER_MS: u32 = 1_000;
 
 struct MqttSource {
     pool: Pool<Connection>,
@@ -60,6 +66,7 @@ struct MqttSource {
     is_noted: Cell<bool>,
     /// How often the server had forgotten the session, not told yet.
     forgotten: Cell<u64>,
+    rivals: Rivals,
     /// Tokens that can't be settled any more, not told yet. Of a source that has the messages to itself the whole group is told
     /// instead: it comes again in its order.
     lost: RefCell<Vec<Vec<u8>>>,
@@ -104,6 +111,7 @@ impl Source for MqttSource {
             earlier: Cell::new(earlier),
             is_noted: Cell::new(earlier != Earlier::Nothing),
             forgotten: Cell::new(0),
+            rivals: Rivals::default(),
             lost: RefCell::default(),
             quiet: Cell::new(false),
         };
@@ -127,7 +135,7 @@ impl Source for MqttSource {
         let is_all = match self.fill(&mut session, max, wait, deadline).await {
             Ok(is_all) => is_all,
             Err(error) => {
-                self.end(session, &error, deadline).await;
+                let error = self.end(session, error, deadline).await;
                 // The host has to know what is lost of a connection that is made anew by itself. Of another failure it makes an end
                 // of this instance, or somebody has to act: it mustn't be passed over because something was in hand.
                 return if self.lost.borrow().is_empty() || !passes_by_itself(&error) {
@@ -150,8 +158,7 @@ impl Source for MqttSource {
         };
         let settled = arrivals.settle(&items);
         if let Err(error) = connection.acknowledge(&mut arrivals, deadline).await {
-            self.end((connection, arrivals), &error, deadline).await;
-            return Err(error);
+            return Err(self.end((connection, arrivals), error, deadline).await);
         }
         self.session.replace(Some((connection, arrivals)));
         Ok(settled)
@@ -170,7 +177,7 @@ impl Source for MqttSource {
         match self.look_after(&mut session, deadline).await {
             Ok(()) => drop(self.session.replace(Some(session))),
             Err(error) => {
-                self.end(session, &error, deadline).await;
+                let error = self.end(session, error, deadline).await;
                 if !passes_by_itself(&error) {
                     return Err(error);
                 }
@@ -207,10 +214,7 @@ impl MqttSource {
                 self.session.replace(Some(session));
                 Ok(())
             }
-            Err(error) => {
-                self.end(session, &error, deadline).await;
-                Err(error)
-            }
+            Err(error) => Err(self.end(session, error, deadline).await),
         }
     }
 
@@ -281,11 +285,18 @@ impl MqttSource {
         Ok((connection, Arrivals::new(before + 1, self.window, self.window_bytes)))
     }
 
-    /// Ends a connection that is of no more use. What it brought and wasn't acknowledged comes again, on another one.
-    async fn end(&self, session: (Connection, Arrivals), error: &PluginError, deadline: Deadline) {
+    /// Ends a connection that is of no more use, and answers what to tell of it. What it brought and wasn't acknowledged comes again,
+    /// on another one.
+    async fn end(&self, session: (Connection, Arrivals), error: PluginError, deadline: Deadline) -> PluginError {
         let (connection, arrivals) = session;
         self.lost.borrow_mut().extend(arrivals.lost());
-        self.pool.give_back(connection, Some(error), deadline).await;
+        let error = self.rivals.ended(error, connection.age(), Connection::CODES.lost);
+        self.pool.give_back(connection, Some(&error), deadline).await;
+        if error.kind == ErrorKind::Fenced {
+            let pause = TAKEN_OVER_MS.min(deadline.left().unwrap_or_default() / 2);
+            thread::sleep(Duration::from_millis(u64::from(pause)));
+        }
+        error
     }
 
     /// Waits until something is there to be handed over, and takes what else has come. Answers whether that was all.
@@ -310,7 +321,14 @@ impl MqttSource {
             }
             let gone = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
             let left = if arrivals.waiting() > 0 { 0 } else { wait.saturating_sub(gone) };
-            if arrivals.waiting() >= max as usize || !arrivals.has_room() {
+            if arrivals.waiting() >= max as usize {
+                return Ok(false);
+            }
+            if !arrivals.has_room() {
+                // Full of what is in hand: settlements go first, but an end of the connection is to be seen.
+                if connection.may_read_ahead() {
+                    connection.listen(left.min(READ_MS_MAX), own.ack_timeout, deadline).await?;
+                }
                 return Ok(false);
             }
             // Bytes may come for ever, and nothing of them be kept.
@@ -336,7 +354,7 @@ impl MqttSource {
         loop {
             connection.take(arrivals, own, self.group.as_deref(), deadline).await?;
             // Bytes may come for ever, and nothing of them be kept.
-            let is_over = time.left().is_none() || !arrivals.has_room();
+            let is_over = time.left().is_none() || !arrivals.has_room() && !connection.may_read_ahead();
             if is_over || !connection.listen(0, own.ack_timeout, deadline).await? {
                 break;
             }

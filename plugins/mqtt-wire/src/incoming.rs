@@ -36,13 +36,30 @@ impl Incoming {
         self.input.unread().is_empty()
     }
 
+    /// Bytes that are here.
+    pub fn len(&self) -> usize {
+        self.input.unread().len()
+    }
+
     /// Hands over the next packet that is here; none if it isn't whole.
     ///
     /// # Errors
     /// The server speaks no MQTT: the connection is of no more use.
     pub fn next<T>(&mut self, on: impl FnOnce(Packet<'_>) -> T) -> Result<Option<T>, PluginError> {
+        self.next_if(|_| true, on)
+    }
+
+    /// The same for one that is wanted; another stays, with what is behind it.
+    ///
+    /// # Errors
+    /// As [`Incoming::next`].
+    pub fn next_if<T>(
+        &mut self,
+        is_wanted: impl FnOnce(&Packet<'_>) -> bool,
+        on: impl FnOnce(Packet<'_>) -> T,
+    ) -> Result<Option<T>, PluginError> {
         let frame = packet::next(self.input.unread(), self.version).map_err(|Garbage(what)| no_mqtt(what))?;
-        let Some(frame) = frame else { return Ok(None) };
+        let Some(frame) = frame.filter(|frame| is_wanted(&frame.packet)) else { return Ok(None) };
         let (here, beyond) = (frame.here, frame.beyond);
         let answer = on(frame.packet);
         self.input.consume(here);
@@ -77,6 +94,16 @@ mod tests {
         }
         incoming.push(b"\xd0\0".to_vec());
         assert_eq!(incoming.next(|packet| packet == Packet::Alive).unwrap(), Some(true));
+    }
+
+    #[test]
+    fn what_is_not_wanted_stays() {
+        let mut incoming = Incoming::new(Version::V5);
+        incoming.push(b"\xd0\0".to_vec());
+        assert_eq!(incoming.next_if(|packet| *packet != Packet::Alive, |_| ()).unwrap(), None);
+        assert_eq!(incoming.len(), 2);
+        assert_eq!(incoming.next(|packet| packet == Packet::Alive).unwrap(), Some(true));
+        assert!(incoming.is_empty());
     }
 
     #[test]

@@ -284,15 +284,26 @@ async fn retained_messages_that_waited_at_the_server_come_after_a_cut() {
     }
 }
 
-/// Two clients of one name would take the session from each other for ever, and nobody would hear of it.
+/// Two clients of one name would take the session from each other for ever, and nobody would hear of it. A server that says so is
+/// believed at once. Mosquitto 2.0.11 only ends the connection: that is told when it has happened several times in a row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_the_same_name_is_told_also_while_messages_are_in_hand() {
     let server = Server::start().await.unwrap();
     let first = open(&server, json!({})).await;
     send_orders(&server, 0, 1, json!({})).await;
     assert_eq!(ids(&pull_all(&first, 1).await.1), ["m0"]);
-    let _second = open(&server, json!({})).await;
-    let error = first.pull(0, 50, 1 << 20, Duration::from_secs(5)).await.unwrap_err();
+    let second = open(&server, json!({})).await;
+    let mut told = None;
+    for turn in 0..PULLS_MAX {
+        let source = if turn % 2 == 0 { &first } else { &second };
+        // What comes stays in hand.
+        let failed = source.pull(0, 50, 1 << 20, Duration::from_millis(200)).await.err();
+        told = failed.filter(|error| error.kind == ErrorKind::Fenced);
+        if told.is_some() {
+            break;
+        }
+    }
+    let error = told.expect("one of them is told");
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Fenced, "MQTT.TAKEN_OVER"), "{error:?}");
 }
 
@@ -381,7 +392,8 @@ async fn a_server_that_is_killed_loses_nothing_of_a_durable_session() {
     let config = json!({ "servers": [server.url()], "topics": [TOPIC] });
     let source = source::open(PLUGIN, transport::settings("orders", config), WANTS).await.unwrap();
     send_to(&server.url(), 0, 100, json!({})).await;
-    let (session, first) = pull_all(&source, 20).await;
+    // It has no more than ten on their way by its default (`mqtt.prefetch`), whatever window we have.
+    let (session, first) = pull_all(&source, 10).await;
     settle(&source, session, &first[..5], &Disposition::Ack).await;
     server.kill().await.unwrap();
     server.restart().await.unwrap();
