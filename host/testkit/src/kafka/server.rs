@@ -119,7 +119,6 @@ impl Server {
         self.ports.sasl
     }
 
-    /// `127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("127.0.0.1:{}", self.ports.plain)
     }

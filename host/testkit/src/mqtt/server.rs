@@ -63,7 +63,6 @@ impl Server {
         self.port
     }
 
-    /// `mqtt://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("mqtt://127.0.0.1:{}", self.port)
     }

@@ -116,7 +116,6 @@ impl Server {
         self.ports.broker
     }
 
-    /// `pulsar://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("pulsar://127.0.0.1:{}", self.ports.broker)
     }
