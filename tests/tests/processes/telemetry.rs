@@ -114,7 +114,8 @@ async fn a_message_has_one_trace(protocol: &str) {
     let (sent, refused) = (of("m-1").unwrap(), of("m-2").unwrap());
     assert_eq!((sent.name.as_str(), sent.trace.as_str(), sent.kind), ("send orders", TRACE, PRODUCER));
     assert_eq!(sent.parent, enqueue.id);
-    let topic = collector.topic(204);
+    // As it is shown everywhere: with its scheme.
+    let topic = format!("http:{}", collector.topic(204));
     for (name, value) in [
         ("messaging.system", "waybill"),
         ("messaging.operation.type", "send"),
