@@ -62,8 +62,7 @@ fn codes(outcomes: &[Outcome]) -> Vec<String> {
 
 fn keyed(number: u64, destination: &str, key: Option<&str>) -> Delivery {
     let mut delivery = delivery(number, destination);
-    Arc::get_mut(&mut delivery.message).unwrap().key =
-        key.map(|key| waybill_core::ids::Key::new(key).unwrap());
+    Arc::get_mut(&mut delivery.message).unwrap().key = key.map(|key| waybill_core::ids::Key::new(key).unwrap());
     delivery
 }
 
