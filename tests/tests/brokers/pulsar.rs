@@ -237,7 +237,8 @@ async fn a_killed_broker_burns_nothing_that_was_not_sent_and_comes_back() {
 async fn a_broker_that_stands_still_is_given_up() {
     let mut server = Server::start().await.unwrap();
     // The topic is there before anybody is impatient.
-    through(&open(&server, json!({})).await, 0, "still").await;
+    let patient = open(&server, json!({})).await;
+    through(&patient, 0, "still").await;
     let transport = open(&server, json!({ "ack_timeout": "2s", "connect_timeout": "1s" })).await;
     through(&transport, 3, "still").await;
     server.freeze().unwrap();
