@@ -73,7 +73,7 @@ pub const BROKER: brokers::Broker = brokers::Broker {
     name: "pulsar",
     programs: maven::PROGRAMS,
     jars: Some(&JARS),
-    window: 1_000,
+    window: 500,
     start: || {
         async {
             let server = Server::start().await?;
