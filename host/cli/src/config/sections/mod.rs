@@ -55,6 +55,18 @@ const RATE_MAX: u64 = 1_000_000;
 /// Most events of a stream that a setting counts.
 const EVENTS_MAX: u64 = 1_000_000_000_000;
 
+/// Whether it is an HTTP address without a login, a query and a fragment.
+fn is_address(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    })
+}
+
 /// The number as `u32`; readers have checked the range.
 fn u32_of(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)

@@ -1,9 +1,8 @@
 //! `[otel]`: what is exported to an OpenTelemetry collector, and what the environment's `OTEL_` names say where the section doesn't.
 
-use url::Url;
 use waybill_telemetry::{Protocol, Signal};
 
-use super::SECOND;
+use super::{SECOND, is_address};
 use crate::config::kinds::Set;
 use crate::config::model::OtelSettings;
 use crate::config::problem::{Origin, Problem};
@@ -78,17 +77,6 @@ pub fn otel(mut section: Section<'_, '_>) -> Option<OtelSettings> {
     }
     section.done();
     None
-}
-
-fn is_address(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.has_host()
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none()
-    })
 }
 
 /// An address as it may be shown.

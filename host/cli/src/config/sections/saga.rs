@@ -10,7 +10,7 @@ use waybill_core::saga::limits::{
     RETRY_JITTER_DEFAULT, SagaLimits,
 };
 
-use super::{DAY, SECOND, SIZE_MAX, U32, u32_of, usize_of};
+use super::{DAY, SECOND, SIZE_MAX, U32, is_address, u32_of, usize_of};
 use crate::config::kinds::{Set, beside};
 use crate::config::model::SagaSettings;
 use crate::config::problem::Origin;
@@ -70,15 +70,7 @@ pub fn saga(mut section: Section<'_, '_>, file: &Path, warnings: &mut Vec<String
 /// The address that links begin with: a path may be behind the host, nothing else.
 fn public_url(section: &mut Section<'_, '_>) -> Option<String> {
     let written = section.optional_text("public_url", "an address, e.g. \"https://waybill.example.com\"")?;
-    let is_one = url::Url::parse(&written.value).is_ok_and(|url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.has_host()
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none()
-    });
-    if !is_one {
+    if !is_address(&written.value) {
         let fix =
             "it takes an address that begins with http:// or https://, without a query: https://waybill.example.com";
         section.refuse("public_url", &written, fix);
