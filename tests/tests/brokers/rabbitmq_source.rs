@@ -204,6 +204,7 @@ async fn a_server_that_is_killed_costs_nothing() {
     send_orders(&server, "orders", 0, 10).await;
     let source = open(&server, "orders", json!({})).await;
     let (session, first) = pull_all(&source, 10).await;
+    server.write_declared().await.unwrap();
     server.kill().await.unwrap();
     server.restart().await.unwrap();
     let (later, again) = pull_all(&source, 10).await;

@@ -67,7 +67,9 @@ impl Broker for Durable {
     async fn prepare(&mut self) -> io::Result<()> {
         let mut client = self.server.client().await?;
         client.declare_queue(QUEUE, &[]).await?;
-        client.bind(QUEUE, EXCHANGE, "#").await
+        client.bind(QUEUE, EXCHANGE, "#").await?;
+        // The first kill may come at once.
+        self.server.write_declared().await
     }
 
     fn freeze(&self) -> io::Result<()> {

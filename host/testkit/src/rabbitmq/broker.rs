@@ -31,7 +31,9 @@ impl Broker for Server {
     async fn prepare(&mut self) -> io::Result<()> {
         let mut client = self.client().await?;
         client.declare_queue(QUEUE, &[]).await?;
-        client.bind(QUEUE, EXCHANGE, DESTINATION).await
+        client.bind(QUEUE, EXCHANGE, DESTINATION).await?;
+        // The first kill may come at once.
+        self.write_declared().await
     }
 
     fn freeze(&self) -> io::Result<()> {

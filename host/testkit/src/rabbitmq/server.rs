@@ -149,6 +149,15 @@ impl Server {
         }
     }
 
+    /// Writes to its disk what was declared. It confirms a declaration up to two seconds before that, so a queue, an exchange or a
+    /// binding of the last moment is gone after [`Server::kill`].
+    ///
+    /// # Errors
+    /// As [`Server::ctl`].
+    pub async fn write_declared(&self) -> io::Result<()> {
+        self.ctl(&["eval", "ok = mnesia:sync_log()."]).await.map(drop)
+    }
+
     /// Kills it (`kill -9`) and waits for its end.
     ///
     /// # Errors

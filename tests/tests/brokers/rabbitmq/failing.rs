@@ -301,6 +301,7 @@ async fn a_server_that_comes_back_is_found_again() {
     config["exchange"] = json!("orders");
     let transport = open(settings(config)).await.unwrap();
     assert_eq!(acknowledged(&send(&transport, batch(0, 10, "orders.created")).await), 10);
+    server.write_declared().await.unwrap();
     server.kill().await.unwrap();
     let call = transport.send_batch(0, batch(10, 11, "orders.created"), Duration::from_secs(10), Arc::new(Nobody));
     let error = call.await.unwrap_err();
