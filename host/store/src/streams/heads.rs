@@ -141,6 +141,11 @@ impl<'t> Snapshot<'t> {
 
     /// What the chunks of a stream say of it.
     async fn found(&mut self, stream: &StreamKey) -> Result<Found, StoreError> {
+        // Asked first, since most have none: they are new. To go backwards costs SurrealKV a walk from the end of all that it holds in
+        // memory.
+        let (from, until) = chunks_after(stream, 0);
+        let first = self.transaction.scan(EVENT, from, until, 1).await.map_err(store_error)?;
+        let Some(first) = first.first() else { return Ok(Found::default()) };
         let mut found = Found::default();
         let mut back = Back::of(self.transaction, stream);
         while let Some(stored) = back.next(&mut self.spoilt).await? {
@@ -156,11 +161,8 @@ impl<'t> Snapshot<'t> {
         if found.last == 0 {
             return Ok(found);
         }
-        let (from, until) = chunks_after(stream, 0);
-        let first = self.transaction.scan(EVENT, from, until, 1).await.map_err(store_error)?;
-        let chunk = first.first().and_then(|row| rows::chunk(row).ok());
         // Of one that can't be read nobody knows from where it covers.
-        found.from = chunk.map(|stored| stored.chunk.map_or(0, |chunk| chunk.from));
+        found.from = rows::chunk(first).ok().map(|stored| stored.chunk.map_or(0, |chunk| chunk.from));
         Ok(found)
     }
 

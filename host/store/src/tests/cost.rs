@@ -11,10 +11,12 @@ use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::query::{ListKind, QueryStore};
 use waybill_core::port::saga_store::{Acquired, SagaStore};
 use waybill_core::port::store::{OwnerStore, Write};
+use waybill_core::port::stream_store::StreamStore;
 use waybill_core::saga::records::{SagaCommit, SagaWrite};
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::saga_samples::{key, resting};
 use waybill_testkit::conformance::samples::{Owner, SHARD, T0, chunk, dead, done, message, segment_of, seq, tenant};
+use waybill_testkit::conformance::stream_samples::{ALL_BYTES, Writer, stream};
 
 use super::watched::watch;
 use super::{memory, sql};
@@ -179,4 +181,16 @@ async fn a_page_of_the_latest_dead_letters_reads_little_more_than_itself() {
     // Retention reads what is old by its key, and knows by a column what has died since.
     let old = store.dead_before(SHARD, None, at(2), at(20), 100).await.unwrap();
     assert_eq!((old.len(), reads.rows(DEAD)), (4, 200));
+}
+
+/// A scan backwards walks over all that SurrealKV holds in memory behind its range, so the first append to each stream would cost more
+/// the more others there are.
+#[tokio::test]
+async fn a_new_stream_is_read_forwards() {
+    let (store, reads) = watch(memory().await);
+    Writer::new().number(&store, &stream("other"), &["x"]).await;
+    reads.clear();
+    let slice = store.stream_slice(&stream("new"), 0, ALL_BYTES).await.unwrap();
+    assert_eq!((slice.head.last, slice.chunks.len()), (0, 0));
+    assert_eq!(*reads.backwards.lock().unwrap(), [""; 0]);
 }

@@ -13,6 +13,8 @@ use crate::SurrealStore;
 pub struct Reads {
     /// Scans: table, where it began, rows that came.
     pub scans: Mutex<Vec<(&'static str, Bound, usize)>>,
+    /// Tables of the scans that went backwards.
+    pub backwards: Mutex<Vec<&'static str>>,
     /// Single records asked for, by table.
     pub gets: Mutex<Vec<&'static str>>,
     /// Reads that one transaction may make before it has to give way; 0 = as many as it likes.
@@ -23,6 +25,7 @@ impl Reads {
     /// Forgets what was read so far.
     pub fn clear(&self) {
         self.scans.lock().unwrap().clear();
+        self.backwards.lock().unwrap().clear();
         self.gets.lock().unwrap().clear();
     }
     /// Rows of a table that scans brought, and records of it that were asked for.
@@ -95,6 +98,7 @@ impl Transaction for WatchedTransaction {
     }
     async fn scan_back(&self, table: &'static str, from: Bound, until: Bound, limit: usize) -> Result<Vec<Row>, Fault> {
         self.count()?;
+        self.reads.backwards.lock().unwrap().push(table);
         let rows = self.inner.scan_back(table, from.clone(), until, limit).await?;
         self.reads.scans.lock().unwrap().push((table, from, rows.len()));
         Ok(rows)

@@ -41,7 +41,8 @@ pub trait Transaction: Send + Sync {
     async fn get(&self, table: &'static str, key: RecordIdKey) -> Result<Option<Object>, Fault>;
     /// Reads records between two keys in order, at most `limit`.
     async fn scan(&self, table: &'static str, from: Bound, until: Bound, limit: usize) -> Result<Vec<Row>, Fault>;
-    /// The same, the highest key first.
+    /// The same, the highest key first. SurrealKV walks there from the end of all that it holds in memory, key by key, whatever table is
+    /// meant: for lists, and for what happens rarely.
     async fn scan_back(&self, table: &'static str, from: Bound, until: Bound, limit: usize) -> Result<Vec<Row>, Fault>;
     /// Writes a record that must be new; [`Fault::Exists`] comes here or at the commit.
     async fn create(&self, table: &'static str, key: RecordIdKey, fields: Object) -> Result<(), Fault>;
