@@ -55,6 +55,10 @@ impl Glob {
         }
         regex
     }
+    /// It as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
     /// The text itself when it has no wildcard.
     pub fn exact(&self) -> Option<&str> {
         (!self.is_pattern).then_some(self.text.as_str())

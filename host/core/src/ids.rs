@@ -225,7 +225,7 @@ impl fmt::Display for Seq {
 }
 
 /// Where a message lies: its shard, the segment it was committed in, and its index there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub shard: ShardId,
     /// First seq of the segment it was committed in.

@@ -8,6 +8,7 @@ use thiserror::Error;
 use waybill_core::code::Code;
 use waybill_core::inbox::limits::DEDUP_MEMORY_DEFAULT;
 use waybill_core::limits::PAYLOAD_BYTES_MAX_DEFAULT;
+use waybill_core::outbox::index::Index;
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::settings::StreamsSettings;
 
@@ -49,6 +50,8 @@ pub struct StoreConfig {
     pub query_timeout: Duration,
     /// Bytes of filters over ids of the inbox that tell neither a time nor a counter. Past it a look-up reads a block a day of the window.
     pub dedup_memory: usize,
+    /// What can be looked up of messages.
+    pub indexes: Vec<Index>,
 }
 
 impl StoreConfig {
@@ -67,6 +70,7 @@ impl StoreConfig {
             streams: StreamsSettings::default(),
             query_timeout: QUERY_TIMEOUT,
             dedup_memory: DEDUP_MEMORY_DEFAULT,
+            indexes: Vec::new(),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `transact` | callers' transactions, operations, audit |
 //! | `guard` | which statements a caller may run |
 //! | `query` | reads for people |
+//! | `index` | which messages hold what, for those reads |
 //! | `quarantine` | rows that can't be read |
 //! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
@@ -28,6 +29,7 @@ mod fronts;
 mod guard;
 mod idempotency;
 mod inbox;
+mod index;
 mod kv;
 mod lock;
 mod owner;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
+use waybill_core::outbox::index::Index;
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_surreal::{
@@ -13,6 +14,7 @@ use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHAR
 use crate::fault::store_error;
 use crate::fronts::{PurgeFronts, ShardFronts};
 use crate::inbox::seen::{Filters, SeenMemory, SeenReads};
+use crate::index::{self, Indexes};
 use crate::lock::DirectoryLock;
 use crate::owner::DueFronts;
 use crate::owner::history::list_by_time;
@@ -54,6 +56,7 @@ struct Inner {
     seen_reads: SeenReads,
     done: ShardFronts,
     feed: ShardFronts,
+    indexes: Indexes,
 }
 
 impl SurrealStore {
@@ -139,6 +142,9 @@ impl SurrealStore {
         let store = Self::over(engine, embedded, durability, shards, lock, config.dedup_memory);
         list_by_time(&store).await?;
         begin_forgetting(&store).await?;
+        let indexed = index::fields(store.begin(false).await?.as_ref()).await?;
+        store.indexes().found(indexed);
+        store.set_indexes(config.indexes.clone());
         store.publish_limits(config.payload_bytes_max).await?;
         store.publish_event_limits(&config.streams).await?;
         if embedded {
@@ -171,6 +177,7 @@ impl SurrealStore {
             seen_reads: SeenReads::default(),
             done: ShardFronts::default(),
             feed: ShardFronts::default(),
+            indexes: Indexes::default(),
         };
         Self { engine, inner: Arc::new(inner) }
     }
@@ -226,10 +233,19 @@ impl SurrealStore {
         self.publish("event_limits", rows::of_event_limits(settings)).await
     }
 
+    /// Has messages indexed from the next commit of their shard on: call it again after a change of `[[index]]`.
+    pub fn set_indexes(&self, indexes: Vec<Index>) {
+        self.inner.indexes.set(indexes);
+    }
+
     async fn publish(&self, name: &'static str, limits: Object) -> Result<(), StoreError> {
         let transaction = self.begin(true).await?;
         transaction.put(META, RecordIdKey::String(name.into()), limits).await.map_err(store_error)?;
         transaction.commit().await.map_err(store_error)
+    }
+
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.inner.indexes
     }
 
     pub(crate) fn depth_cache(&self) -> &DepthCache {

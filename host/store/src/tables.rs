@@ -30,6 +30,10 @@ pub const ID: &str = "outbox_id";
 /// Ids that outlived their history: `[until, tenant, id]`.
 pub const ID_DUE: &str = "outbox_id_due";
 pub const BLOB: &str = "outbox_blob";
+/// Messages by what they hold, as `[[index]]` asks for: `[field, value, tenant, shard, segment, index]`.
+pub const INDEX: &str = "outbox_index";
+/// Which indexes a shard has, and since when: `shard`.
+pub const INDEX_SHARD: &str = "outbox_index_shard";
 /// What was delivered where, by payload: `[tenant, transport, target, sha256]`.
 pub const DEDUP: &str = "outbox_dedup";
 /// The same by the end of their windows: `[until, tenant, transport, target, sha256]`.
@@ -132,7 +136,7 @@ pub const MIGRATION: &str = "waybill_migration";
 pub const DOORSTEPS: [&str; 2] = [DOOR, STREAM_DOOR];
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 61] = [
+pub const OWN: [&str; 63] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -145,6 +149,8 @@ pub const OWN: [&str; 61] = [
     ID,
     ID_DUE,
     BLOB,
+    INDEX,
+    INDEX_SHARD,
     DEDUP,
     DEDUP_DUE,
     IDEMPOTENCY,

@@ -18,6 +18,7 @@ mod payload_dedup;
 mod provisioning;
 mod saga_kill;
 mod script;
+mod search;
 mod shards;
 mod slow_disk;
 mod source_plugins;

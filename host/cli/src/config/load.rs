@@ -11,6 +11,7 @@ use waybill_core::suggest::nearest;
 
 use super::inbound::Source;
 use super::inbound_checks;
+use super::indexes::indexes;
 use super::model::{Config, OutboxSettings, StoreKind, TenantSettings};
 use super::plugins::Known;
 use super::problem::{ConfigError, Origin, Problem};
@@ -47,7 +48,7 @@ const FIXED: &[&str] = &[
 /// Another name of a section: source document 1 has `[tx.idempo]`.
 const ALSO: (&str, &str) = ("idempo", "idempotency");
 /// Sections with names of their own.
-const NAMED: &[&str] = &["transport", "participant", "source", "consumer", "route", "stream", "tenant"];
+const NAMED: &[&str] = &["transport", "participant", "source", "consumer", "route", "stream", "tenant", "index"];
 
 /// What a configuration is made of.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +101,7 @@ pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
 pub fn catalogue() -> Vec<KeyInfo> {
     let sample = "[store]\nurl = \"mem://\"\n[transport.sample]\nplugin = \"sample\"\n[[route]]\nmatch = \"bus:**\"\n\
                   transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[source.sample]\nplugin = \"sample\"\n\
-                  [consumer.sample]\nsource = \"sample\"\nhandler = \"http://127.0.0.1/\"\n[[tenant]]\nname = \"sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
+                  [consumer.sample]\nsource = \"sample\"\nhandler = \"http://127.0.0.1/\"\n[[tenant]]\nname = \"sample\"\n[[index]]\ntenant = \"sample\"\npath = \"header.sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
                   \"0000000000000000000000000000000000000000000000000000000000000000\"\n[[stream]]\nmatch = \"**\"\n\
                   [relay.sample]\nmatch = \"**\"\ntransport = \"sample\"\ntopic = \"{stream}\"\n";
     let inputs = Inputs { bundled: vec!["sample"], ..Inputs::default() };
@@ -145,6 +146,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let read = consumers(&mut reader, &root, &known, &sources, &outbox);
     inbound_checks::check(&mut reader, &sources, &read, &routes, (&inbox, &outbox), &mut warnings);
     let tenants = tenants(&mut reader, &root);
+    let indexes = indexes(&mut reader, &root);
     let limits = sections::limits(fixed(&mut reader, &root, "limits"));
     let log = sections::log(fixed(&mut reader, &root, "log"));
     let otel = sections::otel(fixed(&mut reader, &root, "otel"));
@@ -180,6 +182,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         streams: StreamsSettings { events, patterns, relays },
         routes,
         tenants,
+        indexes,
         tokens,
         limits,
         log,

@@ -7,6 +7,7 @@
 mod exposed;
 pub mod inbound;
 mod inbound_checks;
+mod indexes;
 mod key;
 pub mod kinds;
 mod load;

@@ -8,6 +8,7 @@ use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency;
 use waybill_core::limits::SchedulerLimits;
+use waybill_core::outbox::index::Index;
 use waybill_core::outbox::rates::Rate;
 use waybill_core::route::Routes;
 use waybill_core::streams::access::StreamRole;
@@ -44,6 +45,8 @@ pub struct Config {
     pub streams: StreamsSettings,
     pub routes: Routes,
     pub tenants: Vec<TenantSettings>,
+    /// `[[index]]`, in the order of the file.
+    pub indexes: Vec<Index>,
     /// `[[auth.token]]`; none = no authentication.
     pub tokens: Vec<AuthToken>,
     pub limits: LimitSettings,

@@ -115,6 +115,7 @@ pub async fn store(config: &Config, term: &Term) -> Result<Arc<SurrealStore>, Cl
         payload_bytes_max: config.outbox.max_payload_bytes,
         streams: config.streams.clone(),
         dedup_memory: config.inbox.dedup_memory,
+        indexes: config.indexes.clone(),
         query_timeout: settings.query_timeout,
         ..StoreConfig::new(settings.url.clone())
     })

@@ -16,6 +16,7 @@ mod host;
 mod ill;
 mod inbound;
 mod inbound_configuration;
+mod index_configuration;
 mod metrics_page;
 mod operations;
 mod plugins;

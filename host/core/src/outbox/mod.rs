@@ -8,6 +8,7 @@ pub mod door_watch;
 pub mod drain;
 pub mod filter;
 pub mod found;
+pub mod index;
 pub mod lanes;
 pub mod lone_trials;
 pub mod lookups;

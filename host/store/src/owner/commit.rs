@@ -7,6 +7,7 @@ use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object};
 
 use crate::fault::store_error;
+use crate::index::Indexing;
 use crate::quarantine::put;
 use crate::rows::{door, segment, shard, small, stopped, tx_event};
 use crate::store::{SurrealStore, finish};
@@ -34,17 +35,21 @@ pub async fn commit(store: &SurrealStore, commit: &OwnerCommit) -> Result<(), St
     for write in &commit.writes {
         changes_of(commit.shard, write, &mut changes)?;
     }
+    let indexing = Indexing::begin(store.indexes(), commit);
     store.due_fronts().around_commit(commit.shard, &commit.writes);
     let stopped = commit.writes.iter().any(touches_stopped);
     if stopped {
         store.depth_cache().touch();
     }
     let transaction = store.begin(true).await?;
-    let worked = guarded(transaction.as_ref(), commit, record, changes).await;
+    let worked = guarded(transaction.as_ref(), commit, record, changes, indexing.as_ref()).await;
     let done = finish(transaction, worked).await;
     store.due_fronts().around_commit(commit.shard, &commit.writes);
     if stopped {
         store.depth_cache().touch();
+    }
+    if let (Some(indexing), Ok(())) = (&indexing, &done) {
+        indexing.went_in(store.indexes(), commit);
     }
     done
 }
@@ -58,7 +63,8 @@ async fn guarded(
     transaction: &dyn Transaction,
     commit: &OwnerCommit,
     record: Object,
-    changes: Vec<Change>,
+    mut changes: Vec<Change>,
+    indexing: Option<&Indexing>,
 ) -> Result<(), StoreError> {
     let stored = transaction.get(SHARD, shard_key(commit.shard)).await.map_err(store_error)?;
     let stands = match &stored {
@@ -74,6 +80,13 @@ async fn guarded(
     }
     // A segment behind the last seq given out is new: there is no older one to clear away.
     let last = stored.as_ref().map_or(Seq(0), shard::last);
+    if let Some(indexing) = indexing {
+        let of_indexes = indexing.changes(transaction, commit, last).await?;
+        changes.extend(of_indexes.into_iter().map(|(table, key, fields)| match fields {
+            Some(fields) => Change::Put(table, key, fields),
+            None => Change::Delete(table, key),
+        }));
+    }
     transaction.put(SHARD, shard_key(commit.shard), record).await.map_err(store_error)?;
     for change in changes {
         apply(transaction, commit.shard, last, change).await?;

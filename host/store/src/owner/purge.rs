@@ -1,11 +1,13 @@
-//! The end of history.
+//! The end of history, and of what indexes have of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use waybill_core::idempotency::is_derived;
 use waybill_core::ids::{MessageId, Place, Tenant, place_of};
 use waybill_core::message::Payload;
+use waybill_core::outbox::filter::ContentField;
 use waybill_core::outbox::records::{HistoryChunk, IdRecord, IdState};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -14,25 +16,31 @@ use waybill_surreal::{RecordIdKey, Row, Transaction};
 use super::read;
 use crate::fault::store_error;
 use crate::fronts::{PurgeFronts, Reached};
+use crate::index::{fields, rows_of_done};
 use crate::quarantine::put;
 use crate::rows::{lacks, small};
 use crate::store::{SurrealStore, finish};
-use crate::tables::{BLOB, DONE, DONE_DUE, ID, ID_DUE, history_due_key, history_key, id_due_key, id_key, part_text};
+use crate::tables::{
+    BLOB, DONE, DONE_DUE, ID, ID_DUE, INDEX, history_due_key, history_key, id_due_key, id_key, part_text,
+};
 
 /// Tries when an owner writes one of the same id rows meanwhile.
 const TRIES_MAX: u32 = 5;
 
-/// Removes chunks with the id rows and blobs of their entries; ids made from idempotency keys stay for their time.
+/// Removes chunks with the id rows, blobs and rows of indexes of their entries; ids made from idempotency keys stay for their time.
 pub async fn purge_history(
     store: &SurrealStore,
     chunks: &[Arc<HistoryChunk>],
     keep_derived: Duration,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
+    // Whatever is indexed now: what was indexed by an earlier configuration goes, too.
+    let indexed = fields(store.begin(false).await?.as_ref()).await?;
+    store.indexes().found(indexed.clone());
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = purge(transaction.as_ref(), chunks, keep_derived, now).await;
+        let worked = purge(transaction.as_ref(), chunks, &indexed, keep_derived, now).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             done => return done,
@@ -43,6 +51,7 @@ pub async fn purge_history(
 async fn purge(
     transaction: &dyn Transaction,
     chunks: &[Arc<HistoryChunk>],
+    indexed: &BTreeSet<ContentField>,
     keep_derived: Duration,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
@@ -79,6 +88,9 @@ async fn purge(
     for chunk in chunks {
         transaction.delete(DONE, history_key(chunk.shard, chunk.segment, chunk.beat)).await.map_err(store_error)?;
         transaction.delete(DONE_DUE, history_due_key(chunk.shard, &chunk.key())).await.map_err(store_error)?;
+        for row in rows_of_done(indexed, chunk) {
+            transaction.delete(INDEX, row).await.map_err(store_error)?;
+        }
         for done in &chunk.entries {
             if let Payload::Blob { blob, .. } = &done.message.payload {
                 transaction.delete(BLOB, RecordIdKey::String(blob.as_str().into())).await.map_err(store_error)?;

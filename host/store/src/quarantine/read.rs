@@ -19,12 +19,12 @@ use crate::streams::keys::{dead_place, due_in, overtaken_in, resource_in, select
 use crate::tables::{
     AUDIT, BLOB, DEAD, DEDUP, DEDUP_DUE, DONE, DONE_DUE, DOOR, EVENT, EVENT_ID, EVENT_ID_DUE, EVENT_RESOURCE, ID,
     ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE,
-    INBOX_SHARD, INBOX_TAKEN, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN, SAGA, SAGA_DEAD,
-    SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD, SAGA_START,
-    SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST,
+    INBOX_SHARD, INBOX_TAKEN, INDEX, INDEX_SHARD, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN,
+    SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD,
+    SAGA_START, SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST,
     STREAM_SHARD, STREAM_TYPE, TX_EVENT, history_due, part, part_shard, part_text,
 };
-use crate::{dedup, idempotency, kv, transact};
+use crate::{dedup, idempotency, index, kv, transact};
 
 /// What a row holds, as far as it matters for putting it back.
 pub enum Content {
@@ -54,6 +54,8 @@ pub fn reader(table: &str) -> Option<Reader> {
         ID => |row, _| id(row),
         ID_DUE => |row, _| plain(outlived(row)),
         BLOB => |row, _| plain(bytes_of(row.fields.get("data")).ok_or_else(|| lacks(BLOB, &row.key, "data"))),
+        INDEX => |row, _| plain(index::place_in(&row.key).ok_or_else(|| lacks(INDEX, &row.key, "id"))),
+        INDEX_SHARD => |row, _| plain(index::shard(&row.key, &row.fields)),
         DEDUP => |row, _| plain(dedup::entry_in(row)),
         DEDUP_DUE => |row, _| plain(dedup::due(&row.key).ok_or_else(|| lacks(DEDUP_DUE, &row.key, "id"))),
         IDEMPOTENCY => |row, _| plain(idempotency::entry_in(row)),

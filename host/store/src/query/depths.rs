@@ -13,6 +13,7 @@ use waybill_core::port::query::{Depth, Depths};
 use waybill_core::port::store::StoreError;
 use waybill_surreal::text_of;
 
+use super::reach::Reach;
 use super::{latest, soonest};
 use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
@@ -71,17 +72,18 @@ pub async fn depths(store: &SurrealStore, reads: usize) -> Result<Depths, StoreE
     let transaction = store.begin(false).await?;
     let mut counted: BTreeMap<(ShardId, String), Depth> = BTreeMap::new();
     let mut spoilt = Spoilt::default();
-    let dead_since = latest::walk(transaction.as_ref(), None, reads, &mut spoilt, |row, shard, _| {
-        if let Some(tenant) = text_of(row.fields.get("tenant")) {
-            let depth = entry(&mut counted, shard, tenant);
-            match text_of(row.fields.get("status")) {
-                Some("quarantined") => depth.quarantined += 1,
-                _ => depth.dead += 1,
+    let dead_since =
+        latest::walk(transaction.as_ref(), &Reach::everything(), None, reads, &mut spoilt, |row, shard, _| {
+            if let Some(tenant) = text_of(row.fields.get("tenant")) {
+                let depth = entry(&mut counted, shard, tenant);
+                match text_of(row.fields.get("status")) {
+                    Some("quarantined") => depth.quarantined += 1,
+                    _ => depth.dead += 1,
+                }
             }
-        }
-        Ok(())
-    })
-    .await?;
+            Ok(())
+        })
+        .await?;
     let scheduled_until = soonest::walk(transaction.as_ref(), reads, |row, shard| {
         if let Some(tenant) = text_of(row.fields.get("tenant")) {
             entry(&mut counted, shard, tenant).scheduled += 1;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use waybill_core::ids::{Seq, ShardId};
+use waybill_core::ids::{Place, Seq, ShardId};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::query::Page;
@@ -14,9 +14,11 @@ use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
 
 use super::cursor::{At, Filling};
 use super::dead::matching;
+use super::reach::Reach;
 use super::{end_key, first_key};
 use crate::fault::store_error;
 use crate::quarantine::Spoilt;
+use crate::store::SurrealStore;
 use crate::tables::{DEAD, part, part_shard, seq_key, shard_start};
 
 /// Rows read at once, over all shards.
@@ -35,9 +37,8 @@ struct Head {
     shard: ShardId,
     /// Read and not looked at yet, the latest first.
     rows: VecDeque<Row>,
-    /// Nothing from here on is left to read.
-    until: RecordIdKey,
-    over: bool,
+    /// What is left to read, the latest at the end.
+    left: Vec<(RecordIdKey, RecordIdKey)>,
 }
 
 impl Head {
@@ -49,13 +50,13 @@ impl Head {
         spoilt: &mut Spoilt,
     ) -> Result<Option<u64>, StoreError> {
         loop {
-            if self.rows.is_empty() && !self.over {
-                let (from, until) = (Bound::Included(shard_start(self.shard)), Bound::Excluded(self.until.clone()));
+            while self.rows.is_empty()
+                && let Some((first, end)) = self.left.pop()
+            {
+                let (from, until) = (Bound::Included(first.clone()), Bound::Excluded(end));
                 self.rows = transaction.scan_back(DEAD, from, until, limit).await.map_err(store_error)?.into();
-                self.over = self.rows.len() < limit;
-                if let Some(last) = self.rows.back() {
-                    self.until = last.key.clone();
-                }
+                let more = self.rows.back().filter(|_| self.rows.len() >= limit);
+                self.left.extend(more.map(|last| (first, last.key.clone())));
             }
             let Some(row) = self.rows.front() else { return Ok(None) };
             if let Some(seq) = part(&row.key, 1) {
@@ -102,12 +103,17 @@ impl<'t> Latest<'t> {
     /// `until`: the seq from which on nothing is wanted of a shard. `rows`: how many are read at once, over all shards.
     async fn begin(
         transaction: &'t dyn Transaction,
+        reach: &Reach,
         rows: usize,
         until: impl Fn(ShardId) -> u64 + Send,
         spoilt: &mut Spoilt,
     ) -> Result<Self, StoreError> {
         let all = shards(transaction, spoilt).await?;
-        let head = |shard| Head { shard, rows: VecDeque::new(), until: seq_key(shard, Seq(until(shard))), over: false };
+        let spans = reach.spans(Place::seq);
+        let head = |shard| {
+            let within = spans.iter().filter_map(|span| span.within(shard, Seq(until(shard))));
+            Head { shard, rows: VecDeque::new(), left: within.map(|span| (span.begin(), span.end())).collect() }
+        };
         let heads: Vec<Head> = all.into_iter().map(head).collect();
         let at_once = (rows / heads.len().max(1)).max(ROWS_MIN);
         Ok(Self { transaction, heads, at_once })
@@ -138,17 +144,18 @@ pub(super) fn weight(row: &Row) -> usize {
     bytes_of(row.fields.get("data")).map_or(0, |data| data.len())
 }
 
-/// Calls `each` with the latest rows of what died before an instant, `reads` of them at most and `WALK_BYTES_MAX` of bytes. Answers when
-/// the last row that was looked at entered the order, if there are more behind it. Rows whose keys are no places are noted.
+/// Calls `each` with the latest rows within reach of what died before an instant, `reads` of them at most and `WALK_BYTES_MAX` of bytes.
+/// Answers when the last row that was looked at entered the order, if there are more behind it. Rows whose keys are no places are noted.
 pub async fn walk(
     transaction: &dyn Transaction,
+    reach: &Reach,
     before: Option<UnixMillis>,
     reads: usize,
     spoilt: &mut Spoilt,
     mut each: impl FnMut(&Row, ShardId, &mut Spoilt) -> Result<(), StoreError> + Send,
 ) -> Result<Option<UnixMillis>, StoreError> {
     let end = end_of(before);
-    let mut latest = Latest::begin(transaction, WALK_PAGE.min(reads.saturating_add(1)), |_| end, spoilt).await?;
+    let mut latest = Latest::begin(transaction, reach, WALK_PAGE.min(reads.saturating_add(1)), |_| end, spoilt).await?;
     let (mut left, mut bytes) = (reads, 0_usize);
     let mut reached = None;
     while let Some(next) = latest.next(spoilt).await? {
@@ -165,6 +172,7 @@ pub async fn walk(
 }
 
 pub async fn latest_dead(
+    store: &SurrealStore,
     transaction: &dyn Transaction,
     filter: &Filter,
     cursor: Option<&str>,
@@ -179,7 +187,8 @@ pub async fn latest_dead(
         Some((seq, _)) => seq.min(before),
         None => before,
     };
-    let mut latest = Latest::begin(transaction, ROWS_PAGE, until, spoilt).await?;
+    let reach = Reach::of(store, transaction, filter, spoilt).await?;
+    let mut latest = Latest::begin(transaction, &reach, ROWS_PAGE, until, spoilt).await?;
     let mut page = Filling::new(None, limit);
     while let Some(next) = latest.next(spoilt).await? {
         if !page.has_room() {

@@ -11,11 +11,13 @@ use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, int, key, text};
 
 use super::cursor::{At, Filling};
-use super::{end_key, first_key, place};
+use super::place;
+use super::reach::Reach;
 use crate::fault::store_error;
 use crate::owner::read;
 use crate::quarantine::Spoilt;
 use crate::rows::{segment, stopped};
+use crate::store::SurrealStore;
 use crate::tables::{DONE, OUTBOX, PARKED, SCHEDULED, history_key, number, part, part_shard, part_text, seq_key};
 
 /// Rows read at once where a row holds many messages.
@@ -49,7 +51,16 @@ fn row_key(kind: ListKind, at: &At) -> RecordIdKey {
     }
 }
 
+/// The seq under which the row of a place lies.
+fn row_seq(kind: ListKind, place: Place) -> Seq {
+    match kind {
+        ListKind::Parked | ListKind::Scheduled => place.seq(),
+        ListKind::Flowing | ListKind::Done => place.segment,
+    }
+}
+
 pub async fn list(
+    store: &SurrealStore,
     transaction: &dyn Transaction,
     kind: ListKind,
     filter: &Filter,
@@ -59,31 +70,57 @@ pub async fn list(
 ) -> Result<Page<Found>, StoreError> {
     let shape = shape(kind);
     let after = cursor.map(|cursor| At::from_cursor(cursor, shape.numbers)).transpose()?;
-    let mut from = Bound::Included(after.as_ref().map_or_else(first_key, |at| row_key(kind, at)));
+    let reach = match kind {
+        // What waits for its time has no place yet.
+        ListKind::Scheduled => Reach::everything(),
+        _ => Reach::of(store, transaction, filter, spoilt).await?,
+    };
+    let (mut walk, mut open) = (reach.spans(|place| row_seq(kind, place)), OpenSegments::default());
+    walk.retain(|span| after.as_ref().is_none_or(|at| !span.is_before(at.shard(), at.seq())));
+    let begin = after.as_ref().map(|at| (at.shard(), at.seq(), row_key(kind, at)));
     let mut page = Filling::new(after, limit);
-    let mut open = OpenSegments::default();
-    loop {
-        let rows =
-            transaction.scan(shape.table, from, Bound::Excluded(end_key()), shape.rows).await.map_err(store_error)?;
-        let Some(last) = rows.last() else { return Ok(page.end()) };
-        from = Bound::Excluded(last.key.clone());
-        for row in rows {
-            // A row may hold many messages: none is read for a page that is over.
-            if !page.has_room() {
-                return Ok(page.cut());
-            }
-            for (at, found) in messages(transaction, kind, row, &mut open, spoilt).await? {
-                if page.is_before(&at) {
-                    continue;
-                }
+    for span in walk {
+        let mut from = match &begin {
+            Some((shard, seq, row)) if span.holds(*shard, *seq) => Bound::Included(row.clone()),
+            _ => Bound::Included(span.begin()),
+        };
+        loop {
+            let until = Bound::Excluded(span.end());
+            let rows = transaction.scan(shape.table, from, until, shape.rows).await.map_err(store_error)?;
+            let last = rows.get(shape.rows - 1).map(|last| last.key.clone());
+            for row in rows {
+                // A row may hold many messages: none is read for a page that is over.
                 if !page.has_room() {
                     return Ok(page.cut());
                 }
-                page.weigh(weight(&found));
-                let item = filter.takes_found(&found).then_some(found);
-                page.visit(at, item);
+                for (at, found) in messages(transaction, kind, row, &mut open, spoilt).await? {
+                    if page.is_before(&at) || place_of(&found).is_some_and(|place| !reach.holds(place)) {
+                        continue;
+                    }
+                    if !page.has_room() {
+                        return Ok(page.cut());
+                    }
+                    page.weigh(weight(&found));
+                    let item = filter.takes_found(&found).then_some(found);
+                    page.visit(at, item);
+                }
+            }
+            match last {
+                Some(last) => from = Bound::Excluded(last),
+                None => break,
             }
         }
+    }
+    Ok(page.end())
+}
+
+/// Its place in the order, if it has one.
+fn place_of(found: &Found) -> Option<Place> {
+    match found {
+        Found::Flowing { place, .. } | Found::Done(place, _) => Some(*place),
+        Found::Parked(parked) => Some(parked.place),
+        Found::Dead(dead) => Some(dead.place),
+        Found::Scheduled(_) => None,
     }
 }
 

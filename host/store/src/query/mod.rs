@@ -6,6 +6,7 @@ mod depths;
 mod latest;
 mod list;
 mod place;
+mod reach;
 mod soonest;
 
 pub use depths::DepthCache;
@@ -80,7 +81,9 @@ impl QueryStore for SurrealStore {
         limit: usize,
     ) -> Result<Page<Found>, StoreError> {
         let mut spoilt = Spoilt::default();
-        let found = list::list(self.begin(false).await?.as_ref(), kind, filter, cursor, limit, &mut spoilt).await;
+        let transaction = self.begin(false).await?;
+        let found = list::list(self, transaction.as_ref(), kind, filter, cursor, limit, &mut spoilt).await;
+        drop(transaction);
         self.set_aside(spoilt).await;
         found
     }
@@ -92,7 +95,9 @@ impl QueryStore for SurrealStore {
         limit: usize,
     ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
         let mut spoilt = Spoilt::default();
-        let found = dead::dead_letters(self.begin(false).await?.as_ref(), filter, cursor, limit, &mut spoilt).await;
+        let transaction = self.begin(false).await?;
+        let found = dead::dead_letters(self, transaction.as_ref(), filter, cursor, limit, &mut spoilt).await;
+        drop(transaction);
         self.set_aside(spoilt).await;
         found
     }
@@ -104,14 +109,18 @@ impl QueryStore for SurrealStore {
         limit: usize,
     ) -> Result<Page<Arc<DeadLetter>>, StoreError> {
         let mut spoilt = Spoilt::default();
-        let found = latest::latest_dead(self.begin(false).await?.as_ref(), filter, cursor, limit, &mut spoilt).await;
+        let transaction = self.begin(false).await?;
+        let found = latest::latest_dead(self, transaction.as_ref(), filter, cursor, limit, &mut spoilt).await;
+        drop(transaction);
         self.set_aside(spoilt).await;
         found
     }
 
     async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError> {
         let (mut value, mut spoilt) = (0, Spoilt::default());
-        let read = dead::each(self.begin(false).await?.as_ref(), filter, reads, &mut spoilt, |_| value += 1).await;
+        let transaction = self.begin(false).await?;
+        let read = dead::each(self, transaction.as_ref(), filter, reads, &mut spoilt, |_| value += 1).await;
+        drop(transaction);
         self.set_aside(spoilt).await;
         read.map(|since| Counted { value, since })
     }
@@ -120,7 +129,7 @@ impl QueryStore for SurrealStore {
         let mut groups = waybill_core::outbox::dead_groups::DeadGroups::default();
         let mut spoilt = Spoilt::default();
         let transaction = self.begin(false).await?;
-        let read = dead::each(transaction.as_ref(), filter, reads, &mut spoilt, |dead| groups.add(dead)).await;
+        let read = dead::each(self, transaction.as_ref(), filter, reads, &mut spoilt, |dead| groups.add(dead)).await;
         drop(transaction);
         self.set_aside(spoilt).await;
         read.map(|since| Counted { value: groups.finish(), since })

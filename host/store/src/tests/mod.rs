@@ -9,6 +9,7 @@ mod damage;
 mod enqueue;
 mod held;
 mod inbox;
+mod index;
 mod mended;
 mod opening;
 mod rebuilt;

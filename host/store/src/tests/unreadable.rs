@@ -9,6 +9,7 @@ use waybill_core::glob::Glob;
 use waybill_core::idempotency::{Act, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{HoldToken, IdempotencyKey, MessageId, RequestHash, Tenant};
 use waybill_core::outbox::filter::Filter;
+use waybill_core::outbox::index::Index;
 use waybill_core::port::dedup::{DedupAsk, DedupKey, DedupStore};
 use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::kv::{KvExpectation, KvQuota, KvStore};
@@ -57,7 +58,7 @@ fn place(table: &str) -> &'static str {
     match table {
         OUTBOX => "[0, 'x']",
         DOOR | STREAM_DOOR => "[0, 1]",
-        tables::SHARD | SAGA_SHARD | INBOX_SHARD | STREAM_SHARD => "0",
+        tables::SHARD | INDEX_SHARD | SAGA_SHARD | INBOX_SHARD | STREAM_SHARD => "0",
         PARKED | DEAD | INBOX | INBOX_DEAD | INBOX_DONE | INBOX_TAKEN => "[0, 7]",
         // Where counters behind `m-` lie, as something that a commit added.
         INBOX_SEEN => "[0, 'ship', 1, 'm-', 0, 1, 7]",
@@ -80,6 +81,7 @@ fn place(table: &str) -> &'static str {
         SCHEDULED => "[0, 7, 'id']",
         DONE => "[0, 7, 1]",
         ID | IDEMPOTENCY => "['acme', 'bad']",
+        INDEX => "['header.x-a', '1', 'orders', 0]",
         BLOB | OPERATIONS => "bad",
         DEDUP => "['acme', 't', 'x', 'sha']",
         DONE_DUE => "[0, 7]",
@@ -106,6 +108,7 @@ async fn read_all(store: &SurrealStore) -> String {
         ($($read:expr),+ $(,)?) => { $(seen.push(format!("{:?}", $read.await.unwrap())));+ };
     }
     let (all, sagas, acme) = (Filter::default(), SagaFilter::default(), Tenant::new("acme").unwrap());
+    let indexed = Filter::parse("tenant=orders header.x-a=1", UnixMillis(1)).unwrap();
     see!(
         store.directory(SHARD, seq(0, 0), 100),
         store.segments(SHARD, &[seq(0, 0)]),
@@ -116,6 +119,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.dead_before(SHARD, None, FAR, FAR, 100),
         store.history_before(SHARD, None, FAR, 100),
         store.dead_letters(&all, None, 100),
+        store.dead_letters(&indexed, None, 100),
         store.latest_dead(&all, None, 100),
         store.count_dead(&all, 100),
         store.dead_groups(&all, 100),
@@ -166,6 +170,10 @@ async fn read_all(store: &SurrealStore) -> String {
 /// A store with a good row of everything that flows or has stopped.
 async fn populated() -> SurrealStore {
     let store = memory().await;
+    store.set_indexes(vec![Index {
+        tenant: Index::tenants("orders").unwrap(),
+        field: Index::field("header.x-a").unwrap(),
+    }]);
     let writes = vec![
         Write::PutSegment(Arc::new(segment(seq(0, 0), 3))),
         Write::PutParked(Arc::new(parked(seq(1, 0), 2))),

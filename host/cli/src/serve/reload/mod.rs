@@ -195,6 +195,7 @@ impl Reloader {
         // Most of it counts after a restart: what runs goes on with what it began with.
         next.streams = running.streams.reloaded(&next.streams);
         apply::apply(&self.host, (&*running, &next), sagas, prepared, &transports).await?;
+        self.host.store.set_indexes(next.indexes.clone());
         if let Err(error) = self.host.store.publish_event_limits(&next.streams).await {
             let goes_on = "fn::waybill::append goes by the limits of before: reload again";
             reloaded.warnings.push(format!("[events]: {goes_on} ({error})"));

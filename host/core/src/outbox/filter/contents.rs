@@ -1,5 +1,8 @@
-//! Conditions on what a message holds: `header.x-shop=berlin`, `payload.order.id=4711`. Nothing is indexed by them: every message that a
-//! list comes by is looked at, within the bound of a list.
+//! Conditions on what a message holds: `header.x-shop=berlin`, `payload.order.id=4711`. Every message that a list comes by is looked at,
+//! within the bound of a list, but where an index says which can match ([`crate::outbox::index`]).
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use serde_json::Value;
 
@@ -12,17 +15,79 @@ const CONTENTS: &str = "header.NAME, payload.PATH (e.g. payload.order.id=4711)";
 /// Names on the way into a payload: as deep as anybody nests what is searched by.
 const DEPTH_MAX: usize = 16;
 
+/// A header, or a field of a JSON payload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ContentField {
+    /// A header's name in small letters: names are compared without regard to case.
+    Header(String),
+    /// The names on the way into the payload.
+    Payload(Vec<String>),
+}
+
+impl ContentField {
+    /// Reads `header.NAME` or `payload.PATH`; none for what begins with neither.
+    ///
+    /// # Errors
+    /// The name is missing, or the path is deeper than 16 names.
+    pub fn parse(text: &str) -> Result<Option<Self>, String> {
+        match text.split_once('.') {
+            Some(("header", name)) if !name.is_empty() => Ok(Some(Self::Header(name.to_ascii_lowercase()))),
+            Some(("payload", path)) if path.split('.').all(|name| !name.is_empty()) => {
+                let path: Vec<String> = path.split('.').map(str::to_owned).collect();
+                match path.len() {
+                    1..=DEPTH_MAX => Ok(Some(Self::Payload(path))),
+                    _ => Err(format!("a path has at most {DEPTH_MAX} names")),
+                }
+            }
+            Some(("header" | "payload", _)) => Err(format!("a name is missing; write one of {CONTENTS}")),
+            _ => Ok(None),
+        }
+    }
+
+    /// As it is written in filters.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Header(name) => format!("header.{name}"),
+            Self::Payload(path) => format!("payload.{}", path.join(".")),
+        }
+    }
+}
+
+/// What a message holds, with its payload decoded when a field of it is asked for. A payload that is kept beside its message (`None`) or
+/// isn't JSON has no fields.
+pub struct Held<'m> {
+    headers: &'m [(String, String)],
+    payload: Option<&'m [u8]>,
+    decoded: OnceCell<Option<Value>>,
+}
+
+impl<'m> Held<'m> {
+    pub fn new(headers: &'m [(String, String)], payload: Option<&'m [u8]>) -> Self {
+        Self { headers, payload, decoded: OnceCell::new() }
+    }
+
+    /// The texts that conditions on a field are compared with: one a header of that name, one of a payload's field at most.
+    pub fn texts(&self, field: &ContentField) -> Vec<Cow<'_, str>> {
+        match field {
+            ContentField::Header(wanted) => {
+                let named = self.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+                named.map(|(_, value)| Cow::Borrowed(value.as_str())).collect()
+            }
+            ContentField::Payload(path) => {
+                let decoded = self.decoded.get_or_init(|| serde_json::from_slice(self.payload?).ok());
+                decoded.as_ref().and_then(|value| text_at(value, path)).into_iter().collect()
+            }
+        }
+    }
+}
+
 /// Conditions on headers and on fields of JSON payloads. All have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Names are compared without regard to case.
-    headers: Vec<(String, Glob)>,
-    payload: Vec<(Vec<String>, Glob)>,
-}
+pub struct Contents(Vec<(ContentField, Glob)>);
 
 impl Contents {
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty() && self.payload.is_empty()
+        self.0.is_empty()
     }
 
     /// Takes up a condition. False when it is on something else.
@@ -30,50 +95,34 @@ impl Contents {
     /// # Errors
     /// The name is missing, or the path is deeper than 16 names.
     pub fn narrow(&mut self, condition: &Condition) -> Result<bool, FilterError> {
-        let glob = || Glob::new(&condition.value);
-        match condition.field.split_once('.') {
-            Some(("header", name)) if !name.is_empty() => self.headers.push((name.to_owned(), glob())),
-            Some(("payload", path)) if path.split('.').all(|name| !name.is_empty()) => {
-                let path: Vec<String> = path.split('.').map(str::to_owned).collect();
-                if path.len() > DEPTH_MAX {
-                    return Err(condition.refuse(format!("a path has at most {DEPTH_MAX} names")));
-                }
-                self.payload.push((path, glob()));
-            }
-            Some(("header" | "payload", _)) => {
-                return Err(condition.refuse(format!("a name is missing; write one of {CONTENTS}")));
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
+        let field = ContentField::parse(&condition.field).map_err(|cause| condition.refuse(cause))?;
+        let is_one = field.is_some();
+        self.0.extend(field.map(|field| (field, Glob::new(&condition.value))));
+        Ok(is_one)
     }
 
-    /// Whether they hold. A payload that is kept beside its message (`None`) or isn't JSON has no fields.
+    /// Whether they hold of a message.
     pub fn take(&self, headers: &[(String, String)], payload: Option<&[u8]>) -> bool {
-        self.headers.iter().all(|(wanted, glob)| {
-            headers.iter().any(|(name, value)| name.eq_ignore_ascii_case(wanted) && glob.matches(value))
-        }) && self.take_payload(payload)
+        let held = Held::new(headers, payload);
+        self.0.iter().all(|(field, glob)| held.texts(field).iter().any(|text| glob.matches(text)))
     }
 
-    fn take_payload(&self, payload: Option<&[u8]>) -> bool {
-        if self.payload.is_empty() {
-            return true;
-        }
-        let Some(value) = payload.and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok()) else { return false };
-        self.payload.iter().all(|(path, glob)| field(&value, path).is_some_and(|text| glob.matches(&text)))
+    /// The conditions that ask for one text, which an index can look up.
+    pub fn exact(&self) -> impl Iterator<Item = (&ContentField, &str)> {
+        self.0.iter().filter_map(|(field, glob)| Some((field, glob.exact()?)))
     }
 }
 
-/// A field as text: one that holds others has none.
-fn field(value: &Value, path: &[String]) -> Option<String> {
+/// A field of a payload as text: one that holds others has none.
+fn text_at<'v>(value: &'v Value, path: &[String]) -> Option<Cow<'v, str>> {
     let found = path.iter().try_fold(value, |value, name| match value {
         Value::Array(items) => items.get(name.parse::<usize>().ok()?),
         value => value.get(name.as_str()),
     });
     match found? {
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => Some(Cow::Borrowed(text)),
         Value::Object(_) | Value::Array(_) => None,
-        plain => Some(plain.to_string()),
+        plain => Some(Cow::Owned(plain.to_string())),
     }
 }
 

@@ -17,7 +17,7 @@ mod tests;
 mod texts;
 
 pub use conditions::{Condition, FilterError, INSTANTS, conditions, instant};
-pub use contents::Contents;
+pub use contents::{ContentField, Contents, Held};
 pub use texts::{ErrorGlob, TopicGlob, signature};
 
 use crate::annotation::Annotation;
