@@ -150,8 +150,12 @@ impl Server {
     /// # Errors
     /// It answers with a failure; the text is its own.
     pub async fn admin(&self, method: &str, path: &str, body: &str) -> io::Result<String> {
+        self.ask(&reqwest::Client::new(), method, path, body).await
+    }
+
+    async fn ask(&self, client: &reqwest::Client, method: &str, path: &str, body: &str) -> io::Result<String> {
         let method = method.parse().map_err(io::Error::other)?;
-        let mut request = reqwest::Client::new().request(method, format!("{}/admin/v2/{path}", self.admin_url()));
+        let mut request = client.request(method, format!("{}/admin/v2/{path}", self.admin_url()));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -222,12 +226,14 @@ impl Server {
 
     async fn ready(&mut self) -> io::Result<()> {
         let asked = Instant::now();
+        // One for all questions: it reads the machine's certificates when it is made, which costs more than the question.
+        let client = reqwest::Client::new();
         while asked.elapsed() < READY_TIME_MAX {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("Pulsar ended with {status}:\n{}", self.log())));
             }
             // It takes requests before it has made the namespace that topics are in.
-            if self.admin("GET", "namespaces/public/default", "").await.is_ok() {
+            if self.ask(&client, "GET", "namespaces/public/default", "").await.is_ok() {
                 return Ok(());
             }
             tokio::time::sleep(READY_POLL).await;
