@@ -41,10 +41,20 @@ fn own_tests(dir: &Path, language: &str) {
 fn whole_way(world: &str, language: &str, further: &[&str]) {
     let dir = project(world, language, further);
     own_tests(&dir, language);
-    let built = json(&well(waybill(&["plugin", "build", "-o", "json"]).current_dir(&dir)));
+    let build = |more: &[&str]| json(&well(waybill(&["plugin", "build", "-o", "json"]).args(more).current_dir(&dir)));
+    // Of each language the tool makes one project at every run, whatever an earlier one has left; the others when something of theirs changed.
+    let force: &[&str] = if world == "transport" { &["--force"] } else { &[] };
+    let built = build(force);
     let component = built["file"].as_str().unwrap().to_owned();
     assert_eq!(built["language"], language);
     assert!(Path::new(&component).is_file());
+    if language != "rust" {
+        let again = build(&[]);
+        assert_eq!((&again["unchanged"], &again["digest"]), (&json!(true), &built["digest"]));
+    }
+    if world == "transport" {
+        assert_eq!(built["unchanged"], false);
+    }
 
     let report = json(&well(waybill(&["plugin", "test", "--no-build", "-o", "json"]).current_dir(&dir)));
     let checks = report["checks"].as_array().unwrap();

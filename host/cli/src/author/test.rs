@@ -69,7 +69,7 @@ fn subject(args: &Test, term: &mut Term) -> Result<Subject, CliError> {
         let project = Project::open(path)?;
         let component = project.component();
         if !args.no_build {
-            build::build(&project, None, term)?;
+            build::build(&project, None, false, term)?;
         } else if !component.is_file() {
             return Err(CliError::usage(
                 format!("{} isn't there", component.display()),

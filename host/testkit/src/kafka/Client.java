@@ -30,8 +30,29 @@ public class Client {
             case "read" -> read(settings, args.get(2), Integer.parseInt(args.get(3)));
             case "member" -> member(settings, args.get(2), args.get(3), Long.parseLong(args.get(4)));
             case "partitions" -> partitions(settings, args.get(2));
+            case "everything" -> everything(settings, args.get(2));
             default -> throw new IllegalArgumentException(args.get(0));
         }
+    }
+
+    /** What the others do, so that the classes of all of them are known. */
+    static void everything(Properties settings, String topic) throws Exception {
+        create(more(settings), topic, 4, (short) 1);
+        write(more(settings, "transactional.id", topic), topic, 0, 20);
+        read(more(settings), topic, 20);
+        ends(more(settings), topic);
+        partitions(more(settings), topic);
+        member(more(settings), topic, topic, 500);
+        offsets(more(settings), topic);
+        delete(more(settings), topic);
+    }
+
+    /** A copy with these properties beside. */
+    static Properties more(Properties settings, String... pairs) {
+        Properties copy = new Properties();
+        copy.putAll(settings);
+        for (int at = 0; at < pairs.length; at += 2) copy.put(pairs[at], pairs[at + 1]);
+        return copy;
     }
 
     static void create(Properties settings, String topic, int partitions, short replicas) throws Exception {

@@ -1,16 +1,20 @@
 //! The Java client, one process a command.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::Command;
 
 use super::JARS;
-use crate::maven::java_program;
+use crate::maven::{Archive, java_program};
 
-/// Its program, which Java compiles as it starts.
-const SOURCE: &str = include_str!("Client.java");
+/// Its program.
+pub(super) const SOURCE: &str = include_str!("Client.java");
+/// The same compiled, in the folder of what is made of the jars.
+const PROGRAM: &str = "client.jar";
+/// Its classes and those of the jars that it loads.
+const ARCHIVE: &str = "client.jsa";
 
 /// A record as the Java client reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +35,45 @@ impl Record {
     }
 }
 
+/// Compiles the program into a folder.
+pub(super) async fn compile(into: &Path) -> io::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (source, classes) = (folder.path().join("Client.java"), folder.path().join("classes"));
+    std::fs::write(&source, SOURCE)?;
+    let mut compiler = Command::new(java_program("javac")?);
+    compiler.arg("-cp").arg(JARS.folder().await?.join("*")).arg("-d").arg(&classes).arg(&source);
+    done(compiler).await?;
+    let mut packer = Command::new(java_program("jar")?);
+    packer.args(["--create", "--file"]).arg(into.join(PROGRAM)).arg("-C").arg(&classes).arg(".");
+    done(packer).await.map(|_| ())
+}
+
+/// Runs a program to its end and answers what it prints.
+async fn done(mut command: Command) -> io::Result<String> {
+    let done = command.stdin(Stdio::null()).output().await?;
+    if !done.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
 pub struct Client {
     server: String,
-    jars: PathBuf,
+    /// Where its program is.
+    made: PathBuf,
+    archive: Archive,
 }
 
 impl Client {
-    pub(super) async fn of(server: String) -> io::Result<Self> {
-        Ok(Self { server, jars: JARS.folder().await? })
+    /// A client of a server, with what [`compile`] made in a folder.
+    pub(super) fn of(server: String, made: PathBuf) -> Self {
+        let archive = Archive::Uses(made.join(ARCHIVE));
+        Self { server, made, archive }
+    }
+
+    /// The same, whose next command writes down which classes it loads.
+    pub(super) fn archiving(self) -> Self {
+        Self { archive: Archive::Makes(self.made.join(ARCHIVE)), ..self }
     }
 
     /// Runs a command and answers what it prints, line by line, parts between tabs.
@@ -46,27 +81,15 @@ impl Client {
     /// # Errors
     /// It failed; the text is what it says.
     pub async fn run(&self, command: &str, words: &[&str]) -> io::Result<Vec<Vec<String>>> {
-        let folder = tempfile::tempdir()?;
-        let source = folder.path().join("Client.java");
-        std::fs::write(&source, SOURCE)?;
-        let done = Command::new(java_program("java")?)
-            .args([
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-                "-cp",
-            ])
-            .arg(self.jars.join("*"))
-            .arg(&source)
-            .args([command, &self.server])
-            .args(words)
-            .stdin(Stdio::null())
-            .output()
-            .await?;
-        if !done.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned()));
-        }
-        let printed = String::from_utf8_lossy(&done.stdout).into_owned();
+        let mut java = Command::new(java_program("java")?);
+        java.args(self.archive.options()).args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+        java.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp"]);
+        // Of all jars, the program's comes last: so their order is that of the archive.
+        let mut classes = JARS.folder().await?.join("*").into_os_string();
+        classes.push(":");
+        classes.push(self.made.join(PROGRAM));
+        java.arg(classes).args(["Client", command, &self.server]).args(words);
+        let printed = done(java).await?;
         Ok(printed.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,26 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::JARS;
-use super::client::Client;
-use crate::maven::java_program;
+use super::client::{self, Client};
+use crate::maven::{Archive, java_program};
 use crate::process::{free_port, guard};
 
 /// A cold start takes 3 to 8 seconds; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(180);
 /// Between two questions whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(50);
+/// Time for ending in good order on a busy machine.
+const END_TIME_MAX: Duration = Duration::from_secs(120);
 /// Longest wait for one answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// ApiVersions, version 0, without a client's name: length, number, version, correlation, no name.
 const ARE_YOU_THERE: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 255, 255];
+
+/// Its classes and those of the tool that formats its store.
+const ARCHIVE: &str = "server.jsa";
+/// Of a server that is started again. Its cluster knows the one that was killed, and lets nobody in with its number as long as that might
+/// live: nine seconds otherwise. From the start it would be too short for a busy machine.
+const AFTER_A_KILL: &str = "broker.session.timeout.ms=2000\nbroker.heartbeat.interval.ms=500\n";
 
 /// How to start one.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +48,7 @@ pub struct Options {
 pub struct Server {
     options: Options,
     ports: Ports,
+    archive: Archive,
     child: Child,
     /// Ends it when this process is gone.
     guard: Child,
@@ -98,13 +107,18 @@ impl Server {
     }
 
     async fn node(options: Options, node: Node) -> io::Result<Self> {
+        let archive = Archive::Uses(made().await?.join(ARCHIVE));
+        Self::launch(options, node, archive).await
+    }
+
+    async fn launch(options: Options, node: Node, archive: Archive) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let ports = Ports { plain: free_port()?, sasl: free_port()?, node };
         configure(folder.path(), &options, ports)?;
-        format(folder.path(), &options, node).await?;
-        let child = spawn(folder.path()).await?;
+        format(folder.path(), &options, node, &archive).await?;
+        let child = spawn(folder.path(), &archive).await?;
         let guard = guard(&[&child], folder.path())?;
-        let mut server = Self { options, ports, child, guard, folder };
+        let mut server = Self { options, ports, archive, child, guard, folder };
         server.ready().await?;
         Ok(server)
     }
@@ -132,7 +146,7 @@ impl Server {
     /// # Errors
     /// Its jars can't be had.
     pub async fn client(&self) -> io::Result<Client> {
-        Client::of(self.url()).await
+        Ok(Client::of(self.url(), made().await?))
     }
 
     /// Kills it (`kill -9`) and waits for its end.
@@ -150,8 +164,9 @@ impl Server {
     /// # Errors
     /// It doesn't start.
     pub async fn restart(&mut self) -> io::Result<()> {
-        configure(self.folder.path(), &self.options, self.ports)?;
-        self.child = spawn(self.folder.path()).await?;
+        let config = format!("{}\n{AFTER_A_KILL}", self.options.config);
+        configure(self.folder.path(), &Options { config, ..self.options.clone() }, self.ports)?;
+        self.child = spawn(self.folder.path(), &self.archive).await?;
         self.guard = guard(&[&self.child], self.folder.path())?;
         self.ready().await
     }
@@ -161,9 +176,20 @@ impl Server {
     /// # Errors
     /// It has ended.
     pub fn freeze(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Ends it in good order.
+    async fn end(mut self) -> io::Result<()> {
+        self.guard.kill().await?;
+        self.signal(Signal::TERM)?;
+        timeout(END_TIME_MAX, self.child.wait()).await.map_err(io::Error::other)?.map(|_| ())
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("Kafka has ended"))?;
-        rustix::process::kill_process(pid, Signal::STOP).map_err(Into::into)
+        rustix::process::kill_process(pid, signal).map_err(Into::into)
     }
 
     async fn ready(&mut self) -> io::Result<()> {
@@ -185,6 +211,20 @@ impl Server {
         stream.write_all(&ARE_YOU_THERE).await?;
         stream.read_exact(&mut [0; 8]).await.map(|_| ())
     }
+}
+
+/// The folder with the client's program, and the archives of both.
+async fn made() -> io::Result<PathBuf> {
+    JARS.made(client::SOURCE, make).await
+}
+
+async fn make(folder: PathBuf) -> io::Result<()> {
+    client::compile(&folder).await?;
+    let node = Node { id: 1, controller: free_port()? };
+    let options = Options { sasl: true, ..Options::default() };
+    let server = Server::launch(options, node, Archive::Makes(folder.join(ARCHIVE))).await?;
+    Client::of(server.url(), folder).archiving().run("everything", &["archived"]).await?;
+    server.end().await
 }
 
 fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
@@ -222,8 +262,8 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
 }
 
 /// Makes an empty store, once.
-async fn format(folder: &Path, options: &Options, node: Node) -> io::Result<()> {
-    let mut command = java(&["-Xmx128m"]).await?;
+async fn format(folder: &Path, options: &Options, node: Node, archive: &Archive) -> io::Result<()> {
+    let mut command = java(archive, "128m").await?;
     command.args([
         "kafka.tools.StorageTool",
         "format",
@@ -246,10 +286,9 @@ async fn format(folder: &Path, options: &Options, node: Node) -> io::Result<()> 
     Err(io::Error::other(format!("Kafka's store can't be made:\n{}", String::from_utf8_lossy(&said))))
 }
 
-async fn spawn(folder: &Path) -> io::Result<Child> {
+async fn spawn(folder: &Path, archive: &Archive) -> io::Result<Child> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
-    let options = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
-    let mut command = java(&options).await?;
+    let mut command = java(archive, "256m").await?;
     command
         .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"])
         .arg(folder.join("server.properties"));
@@ -257,9 +296,11 @@ async fn spawn(folder: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Java with Kafka's classes.
-async fn java(options: &[&str]) -> io::Result<Command> {
+/// Java with Kafka's classes and so much memory.
+async fn java(archive: &Archive, memory: &str) -> io::Result<Command> {
     let mut command = Command::new(java_program("java")?);
-    command.args(options).arg("-cp").arg(JARS.folder().await?.join("*"));
+    command.args(archive.options()).args([format!("-Xms{memory}"), format!("-Xmx{memory}")]);
+    command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    command.arg("-cp").arg(JARS.folder().await?.join("*"));
     Ok(command)
 }

@@ -12,13 +12,17 @@ use tokio::sync::OnceCell;
 
 use super::JARS;
 use super::foreign::Foreign;
-use crate::maven::java_program;
+use crate::maven::{Archive, java_program};
 use crate::process::{free_port, guard};
 
 /// A cold start takes a quarter of a minute; a loaded machine is slower.
 const READY_TIME_MAX: Duration = Duration::from_secs(300);
 /// Between two questions whether it is ready.
 const READY_POLL: Duration = Duration::from_millis(100);
+/// Time for ending in good order on a busy machine.
+const END_TIME_MAX: Duration = Duration::from_secs(180);
+/// Its classes.
+const ARCHIVE: &str = "server.jsa";
 /// Packages of Java that Pulsar looks into.
 const OPENED: [&str; 12] = [
     "java.base/java.lang",
@@ -60,6 +64,7 @@ pub struct Tls {
 pub struct Server {
     ports: Ports,
     jars: PathBuf,
+    archive: Archive,
     token: Option<String>,
     child: Child,
     /// Ends it when this process is gone.
@@ -90,14 +95,19 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn start_with(options: Options) -> io::Result<Self> {
+        let made = JARS.made("", make).await?;
+        Self::launch(options, Archive::Uses(made.join(ARCHIVE))).await
+    }
+
+    async fn launch(options: Options, archive: Archive) -> io::Result<Self> {
         let jars = JARS.folder().await?;
         let folder = tempfile::tempdir()?;
         let ports = Ports { broker: free_port()?, http: free_port()?, bookie: free_port()?, tls: free_port()? };
         prepare(folder.path(), &options, ports)?;
-        let child = spawn(folder.path(), &jars, ports)?;
+        let child = spawn(folder.path(), &jars, &archive, ports)?;
         let guard = guard(&[&child], folder.path())?;
         let token = options.token_key.is_some().then_some(options.own_token);
-        let mut server = Self { ports, jars, token, child, guard, folder };
+        let mut server = Self { ports, jars, archive, token, child, guard, folder };
         server.ready().await?;
         Ok(server)
     }
@@ -140,8 +150,12 @@ impl Server {
     /// # Errors
     /// It answers with a failure; the text is its own.
     pub async fn admin(&self, method: &str, path: &str, body: &str) -> io::Result<String> {
+        self.ask(&reqwest::Client::new(), method, path, body).await
+    }
+
+    async fn ask(&self, client: &reqwest::Client, method: &str, path: &str, body: &str) -> io::Result<String> {
         let method = method.parse().map_err(io::Error::other)?;
-        let mut request = reqwest::Client::new().request(method, format!("{}/admin/v2/{path}", self.admin_url()));
+        let mut request = client.request(method, format!("{}/admin/v2/{path}", self.admin_url()));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -184,7 +198,7 @@ impl Server {
     /// # Errors
     /// It doesn't start.
     pub async fn restart(&mut self) -> io::Result<()> {
-        self.child = spawn(self.folder.path(), &self.jars, self.ports)?;
+        self.child = spawn(self.folder.path(), &self.jars, &self.archive, self.ports)?;
         self.guard = guard(&[&self.child], self.folder.path())?;
         self.ready().await
     }
@@ -194,25 +208,49 @@ impl Server {
     /// # Errors
     /// It has ended.
     pub fn freeze(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Ends it in good order.
+    async fn end(mut self) -> io::Result<()> {
+        self.guard.kill().await?;
+        self.signal(Signal::TERM)?;
+        tokio::time::timeout(END_TIME_MAX, self.child.wait()).await.map_err(io::Error::other)?.map(|_| ())
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("Pulsar has ended"))?;
-        rustix::process::kill_process(pid, Signal::STOP).map_err(Into::into)
+        rustix::process::kill_process(pid, signal).map_err(Into::into)
     }
 
     async fn ready(&mut self) -> io::Result<()> {
         let asked = Instant::now();
+        // One for all questions: it reads the machine's certificates when it is made, which costs more than the question.
+        let client = reqwest::Client::new();
         while asked.elapsed() < READY_TIME_MAX {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("Pulsar ended with {status}:\n{}", self.log())));
             }
             // It takes requests before it has made the namespace that topics are in.
-            if self.admin("GET", "namespaces/public/default", "").await.is_ok() {
+            if self.ask(&client, "GET", "namespaces/public/default", "").await.is_ok() {
                 return Ok(());
             }
             tokio::time::sleep(READY_POLL).await;
         }
         Err(io::Error::other(format!("Pulsar wasn't ready in time:\n{}", self.log())))
     }
+}
+
+/// Makes the archive of its classes.
+async fn make(folder: PathBuf) -> io::Result<()> {
+    let server = Server::launch(Options::default(), Archive::Makes(folder.join(ARCHIVE))).await?;
+    server.create_topic("archived", 2).await?;
+    let topic = "persistent://public/default/archived";
+    let messages = serde_json::json!([{ "payload": "x", "key": "a", "properties": { "id": "1" } }]);
+    server.foreign().write(topic, messages, 1, "NONE").await?;
+    server.foreign().read(topic, "Exclusive", 1).await?;
+    server.end().await
 }
 
 fn prepare(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
@@ -267,11 +305,16 @@ fn prepare(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
     std::fs::write(folder.join("log4j2.properties"), logging)
 }
 
-fn spawn(folder: &Path, jars: &Path, ports: Ports) -> io::Result<Child> {
+fn spawn(folder: &Path, jars: &Path, archive: &Archive, ports: Ports) -> io::Result<Child> {
     let java = java_program("java")?;
     let log = std::fs::File::options().create(true).append(true).open(folder.join("log"))?;
     let mut command = Command::new(java);
-    command.current_dir(folder).args(["-Xms384m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseSerialGC"]);
+    command.current_dir(folder).args(archive.options()).args([
+        "-Xms384m",
+        "-Xmx384m",
+        "-XX:MaxDirectMemorySize=384m",
+        "-XX:+UseSerialGC",
+    ]);
     command.args(["-XX:TieredStopAtLevel=1", "-Dio.netty.tryReflectionSetAccessible=true"]);
     for package in OPENED {
         command.arg("--add-opens").arg(format!("{package}=ALL-UNNAMED"));

@@ -15,6 +15,10 @@ use super::suites::Suite;
 /// listen on free ports. One that takes a fixed port, or asserts what the whole machine does, belongs here.
 const ALONE: &[&str] = &[];
 
+/// Suites whose tests wait for brokers, hosts and timers most of their time: more of them run at a time than there are cores.
+/// docs/development.md has how much they wait.
+const WAITING: &[&str] = &["tests: test authors", "tests: test brokers", "tests: test processes"];
+
 /// What is run of a suite.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -64,6 +68,9 @@ impl Job {
             // SurrealDB makes an error for each row that isn't there yet. A backtrace for each, as RUST_BACKTRACE asks, would take
             // twenty times what an INSERT of many rows takes; a panic has its own all the same.
             .env("RUST_LIB_BACKTRACE", "0");
+        if WAITING.contains(&suite.name.as_str()) {
+            command.env("RUST_TEST_THREADS", more_than_cores().to_string());
+        }
         let ended = follow(command, &suite.program.display().to_string()).await?;
         let outcome = ended.outcome;
         let failure = match ended.status {
@@ -81,6 +88,12 @@ impl Job {
         };
         Ok((ended, failure))
     }
+}
+
+/// Half as many again as there are cores: for what waits half of its time.
+pub fn more_than_cores() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores + cores.div_ceil(2)
 }
 
 #[cfg(test)]
@@ -107,6 +120,17 @@ mod tests {
             let job = Job::asked(&script(folder.path(), "s", script_text), filter);
             let (_, found) = job.run(Path::new("")).await.unwrap();
             assert_eq!(found.as_deref(), failure, "{script_text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn tests_that_wait_run_more_at_a_time_than_there_are_cores() {
+        let folder = tempfile::tempdir().unwrap();
+        let passes = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+        let text = format!("[ \"$RUST_TEST_THREADS\" = {} ] || exit 3\n{passes}", more_than_cores());
+        for name in WAITING {
+            let (_, failure) = Job::asked(&script(folder.path(), name, &text), None).run(Path::new("")).await.unwrap();
+            assert_eq!(failure, None, "{name}");
         }
     }
 

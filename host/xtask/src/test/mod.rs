@@ -4,7 +4,7 @@
 //! |---|---|
 //! | formatting, tidiness, features, advisories | seconds; features save an hour |
 //! | the binary, then all tests | release profile, so that the heavy dependencies are compiled once |
-//! | every suite | as many at a time as there are cores, the longest first; what one writes is shown when it has ended |
+//! | every suite | a few more at a time than there are cores, the longest first; what one writes is shown when it has ended |
 //! | doc tests, plugins' native tests | |
 //! | clippy | last: a check build of all dependencies, five minutes when it is cold |
 //!
@@ -109,7 +109,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         _ => None,
     };
     if let Some(suites) = suites {
-        let (binary, at_once) = (repository.binary(), side_by_side::suites_at_once());
+        let (binary, at_once) = (repository.binary(), job::more_than_cores());
         let load = arguments.busy.then(Load::on_every_core);
         for number in 1..=runs {
             let began = Instant::now();

@@ -15,13 +15,6 @@ use super::job::Job;
 use super::times::Times;
 use crate::stage::seconds;
 
-/// How many run at a time: half as many again as there are cores, since the long ones wait for brokers, disks and timers half of
-/// their time.
-pub fn suites_at_once() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    cores + cores.div_ceil(2)
-}
-
 /// Runs jobs, so many at a time, and adds up what they say. Those that have to be alone come last.
 pub async fn run(binary: &Path, at_once: usize, jobs: Vec<Job>, counts: &mut Counts, times: &mut Times) -> Result<()> {
     let (total, failed_before) = (jobs.len(), counts.failed_suites.len());

@@ -5,26 +5,37 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::Project;
+use super::{Project, Tool};
 use crate::author::{project, tool};
 use crate::exit::CliError;
 use crate::term::Term;
 
+/// Where npm writes down which packages it has installed.
+const INSTALLED: &str = "node_modules/.package-lock.json";
 /// Where npm puts jco.
 const JCO: &str = "node_modules/@bytecodealliance/jco";
 
-/// Builds and reads the component.
-pub(super) fn build(project: &Project, term: &mut Term) -> Result<Vec<u8>, CliError> {
+/// What builds the component.
+pub(super) fn tool(project: &Project, term: &mut Term) -> Result<Tool, CliError> {
     let node = tool::find("node", term).ok_or_else(|| {
         tool::missing("there is no Node.js (node) on the PATH", "install version 20 or later: https://nodejs.org")
     })?;
     let script = jco(&project.root)?;
     let entry = entry(&project.root)?;
+    let version = version(&project.root, &node);
     let mut command = Command::new(node);
     command.current_dir(&project.root).arg(script).arg("componentize").arg(entry);
     // jco takes absolute paths only.
     command.arg("--wit").arg(project.root.join("wit")).args(["--world-name", &project.world, "--backend", "qjs"]);
-    super::made_by(&mut command, "jco componentize", project, term)
+    Ok(Tool { what: "jco componentize", command, version })
+}
+
+/// Which node runs it, and all packages that are installed: those of the project may come into the component.
+fn version(root: &Path, node: &Path) -> String {
+    let installed = std::fs::read_to_string(root.join(INSTALLED)).unwrap_or_default();
+    let jco = std::fs::read_to_string(root.join(JCO).join("package.json")).unwrap_or_default();
+    let node = node.canonicalize().map(|node| (node.metadata().map(|found| found.len()).ok(), node)).ok();
+    format!("{node:?}\n{jco}\n{installed}")
 }
 
 /// jco's program, by its `package.json`.

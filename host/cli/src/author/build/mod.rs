@@ -6,8 +6,10 @@ mod js;
 mod manifest;
 mod python;
 mod rust;
+mod stamp;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -18,11 +20,12 @@ use super::{inspect, tool};
 use crate::exit::CliError;
 use crate::output::{self, Format};
 use crate::term::Term;
+use stamp::Stamp;
 
 /// A build.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py."
+    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is."
 )]
 pub struct Build {
     /// The project's folder
@@ -31,32 +34,60 @@ pub struct Build {
     /// Where the component goes; NAME.wasm in the project otherwise
     #[arg(long = "out", value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Build it even if nothing has changed since the last time
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// A component that was built.
 pub(crate) struct Built {
     pub(crate) file: PathBuf,
     pub(crate) inspection: Inspection,
+    /// It was there already, made of the same.
+    unchanged: bool,
+}
+
+/// A language's tool that makes a component from the beginning each time.
+struct Tool {
+    what: &'static str,
+    command: Command,
+    /// Tells it and what it has installed from others.
+    version: String,
 }
 
 /// Builds and tells what came of it.
 pub fn run(args: &Build, format: Format, term: &mut Term) -> Result<(), CliError> {
     let project = Project::open(&args.dir)?;
-    let built = build(&project, args.out.as_deref(), term)?;
+    let built = build(&project, args.out.as_deref(), args.force, term)?;
     show(&project, &built, format, term)
 }
 
-/// Builds a project into `out`, or into its own folder. What was there stays until the new component is whole and fits.
-pub(crate) fn build(project: &Project, out: Option<&Path>, term: &mut Term) -> Result<Built, CliError> {
+/// Builds a project into `out`, or into its own folder. What was there stays until the new component is whole and fits, and for good if it
+/// was made of the same, unless that is to be built all the same.
+pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &mut Term) -> Result<Built, CliError> {
     let file = out.map_or_else(|| project.component(), Path::to_path_buf);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_path_buf);
     if let Some(folder) = &folder {
         std::fs::create_dir_all(folder).map_err(CliError::io(format!("making {}", folder.display())))?;
     }
-    let bytes = match project.language {
-        Language::Rust => rust::build(project, term)?,
-        Language::Js => js::build(project, term)?,
-        Language::Python => python::build(project, term)?,
+    let tool = match project.language {
+        // Cargo knows by itself what has changed.
+        Language::Rust => None,
+        Language::Js => Some(js::tool(project, term)?),
+        Language::Python => Some(python::tool(project, term)?),
+    };
+    let stamp = tool.as_ref().and_then(|tool| Stamp::of(project, &tool.version, &file));
+    let before = stamp.as_ref().filter(|_| !force).and_then(|stamp| stamp.unchanged(&file));
+    if let Some(inspection) = before {
+        term.say(&format!(
+            "{} is made of the same files already; `waybill plugin build --force` makes it again",
+            file.display()
+        ));
+        return Ok(Built { file, inspection, unchanged: true });
+    }
+    let bytes = match tool {
+        None => rust::build(project, term)?,
+        Some(tool) => made_by(tool, project, term)?,
     };
     let bytes = manifest::embedded(project, bytes)?;
     let inspection = inspect::read(&bytes, &file.display().to_string())?;
@@ -64,18 +95,16 @@ pub(crate) fn build(project: &Project, out: Option<&Path>, term: &mut Term) -> R
     let draft = file.with_extension("wasm.part");
     std::fs::write(&draft, &bytes).map_err(CliError::io(format!("writing {}", draft.display())))?;
     std::fs::rename(&draft, &file).map_err(CliError::io(format!("writing {}", file.display())))?;
-    Ok(Built { file, inspection })
+    if let Some(stamp) = stamp {
+        stamp.keep(&inspection.digest, term);
+    }
+    Ok(Built { file, inspection, unchanged: false })
 }
 
-/// Runs a tool that writes a component into a file, and reads that file.
-fn made_by(
-    command: &mut std::process::Command,
-    what: &str,
-    project: &Project,
-    term: &mut Term,
-) -> Result<Vec<u8>, CliError> {
-    let draft = project.component().with_extension("wasm.raw");
-    let result = tool::run(command.arg("-o").arg(&draft), what, term).and_then(|_| {
+/// Runs a tool, which writes a component into a file, and reads that file.
+fn made_by(mut tool: Tool, project: &Project, term: &mut Term) -> Result<Vec<u8>, CliError> {
+    let (draft, what) = (project.component().with_extension("wasm.raw"), tool.what);
+    let result = tool::run(tool.command.arg("-o").arg(&draft), what, term).and_then(|_| {
         std::fs::read(&draft)
             .map_err(|error| tool::failed(format!("{what} ended well and wrote no component: {error}")))
     });
@@ -85,7 +114,7 @@ fn made_by(
 }
 
 fn show(project: &Project, built: &Built, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let Built { file, inspection } = built;
+    let Built { file, inspection, unchanged } = built;
     let rights = imports::rights(project, inspection);
     let item = json!({
         "file": file.display().to_string(),
@@ -95,6 +124,7 @@ fn show(project: &Project, built: &Built, format: Format, term: &mut Term) -> Re
         "language": project.language.as_str(),
         "bytes": inspection.bytes,
         "digest": inspection.digest,
+        "unchanged": unchanged,
         "imports": inspection.imports,
         "rights": rights.iter().map(imports::Right::to_json).collect::<Vec<Value>>(),
     });

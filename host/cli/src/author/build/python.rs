@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::Project;
+use super::{Project, Tool};
 use crate::author::tool;
 use crate::exit::CliError;
 use crate::term::Term;
@@ -11,18 +11,18 @@ use crate::term::Term;
 /// How it gets there.
 const INSTALL: &str = "run `python3 -m venv .venv && .venv/bin/pip install -r requirements.txt` in the project";
 
-/// Builds and reads the component.
-pub(super) fn build(project: &Project, term: &mut Term) -> Result<Vec<u8>, CliError> {
+/// What builds the component, in the version that is pinned.
+pub(super) fn tool(project: &Project, term: &mut Term) -> Result<Tool, CliError> {
     let program = find(project, term).ok_or_else(|| {
         tool::missing("componentize-py, which makes components of Python, isn't installed for this project", INSTALL)
     })?;
-    check_version(&program, project, term)?;
+    let version = version(&program, project, term)?;
     let mut command = Command::new(program);
     // Only what the project itself has: packages of an environment that happens to be active don't come along.
     command.current_dir(&project.root).env_remove("VIRTUAL_ENV");
     command.arg("-d").arg(project.root.join("wit")).args(["-w", &project.world, "componentize", "plugin"]);
     command.arg("-p").arg(project.root.join("src"));
-    super::made_by(&mut command, "componentize-py", project, term)
+    Ok(Tool { what: "componentize-py", command, version })
 }
 
 /// The project's own environment first, then the active one, then the path.
@@ -47,7 +47,8 @@ fn pinned(project: &Project) -> Option<String> {
     })
 }
 
-fn check_version(program: &PathBuf, project: &Project, term: &mut Term) -> Result<(), CliError> {
+/// The version that is there, if that is the pinned one.
+fn version(program: &PathBuf, project: &Project, term: &mut Term) -> Result<String, CliError> {
     let said = tool::run(Command::new(program).arg("--version"), "componentize-py --version", term)?;
     let said = String::from_utf8_lossy(&said);
     let found = said.split_whitespace().last().unwrap_or_default();
@@ -56,6 +57,6 @@ fn check_version(program: &PathBuf, project: &Project, term: &mut Term) -> Resul
             &format!("requirements.txt pins componentize-py {pinned}, and {} is {found}", program.display()),
             INSTALL,
         )),
-        _ => Ok(()),
+        _ => Ok(found.to_owned()),
     }
 }

@@ -129,7 +129,7 @@ async fn round<T: Place>(
     term: &mut Term,
 ) -> Result<(String, Option<Loaded>), CliError> {
     let project = Project::open(&args.dir)?;
-    let built = tokio::task::block_in_place(|| build::build(&project, None, term))?;
+    let built = tokio::task::block_in_place(|| build::build(&project, None, false, term))?;
     smoke(&project, sandbox).await?;
     let digest = short_digest(&built.inspection.digest);
     let Some((name, place)) = place else {
