@@ -97,6 +97,7 @@ impl AppendBody {
             stream,
             events: events.collect::<Result<_, _>>()?,
             expected_seq: self.expected_seq.map(u64::from),
+            traceparent: None,
         })
     }
 }

@@ -31,9 +31,15 @@ pub(crate) fn serving(entry: &TransportEntry) -> Arc<dyn Transport> {
     entry.transport.serving().unwrap_or_else(|| Arc::clone(&entry.transport))
 }
 
-/// Sends a batch through a lane, and waits at most `time` and a moment more.
-pub(crate) async fn call(entry: &TransportEntry, lane: u32, batch: Vec<Delivery>, time: Duration) -> Called {
-    call_through(&serving(entry), entry, lane, batch, time).await
+/// Sends a batch through a lane, and waits at most `time` and a moment more. `context` is that of the call's span, if it has one.
+pub(crate) async fn call(
+    entry: &TransportEntry,
+    lane: u32,
+    batch: Vec<Delivery>,
+    time: Duration,
+    context: Option<String>,
+) -> Called {
+    call_through(&serving(entry), entry, lane, batch, (time, context)).await
 }
 
 /// The same through what was serving when the batch was made.
@@ -42,12 +48,16 @@ pub(crate) async fn call_through(
     entry: &TransportEntry,
     lane: u32,
     batch: Vec<Delivery>,
-    time: Duration,
+    (time, context): (Duration, Option<String>),
 ) -> Called {
     let count = batch.len();
     let early = Arc::new(Early(Mutex::new(vec![None; count])));
     let _out = Out::begin(entry, count as u64);
-    let sent = serving.send_batch(lane, batch, time, Arc::clone(&early) as _);
+    let sink: Arc<dyn OutcomeSink> = early.clone();
+    let sent = match context {
+        Some(context) => serving.send_traced(context, lane, batch, time, sink),
+        None => serving.send_batch(lane, batch, time, sink),
+    };
     let answer = timeout(time.saturating_add(GIVE_UP_AFTER), AssertUnwindSafe(sent).catch_unwind()).await;
     let outcomes = match answer {
         Ok(Ok(Ok(outcomes))) if outcomes.len() == count => Ok(outcomes),

@@ -1,10 +1,11 @@
-//! Gauges that are counted when somebody scrapes: depths, ages, breakers. Rendered here and not kept in the recorder, so
-//! that a tenant or transport that is gone leaves no stale line.
+//! Gauges that are counted when somebody asks: depths, ages, breakers. Made anew each time and not kept in the recorder, so that a tenant
+//! or transport that is gone leaves no stale line.
 
 mod inbound;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Weak;
 
 use waybill_api::status::{BlockedView, CheckStatus, OutboxStats};
 use waybill_api::transports::{Breaker, TransportView};
@@ -15,8 +16,37 @@ use crate::caller::now;
 use crate::limits::{PROBE_TIMEOUT, TENANT_LABELS_MAX};
 use crate::metrics::SCRAPED;
 
+/// A gauge that was counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    pub name: &'static str,
+    pub help: &'static str,
+    /// Labels and value of each series.
+    pub series: Vec<(Vec<(&'static str, String)>, f64)>,
+}
+
+/// Counts what `/metrics` counts, for whoever exports it by itself. Of a server that is gone there is nothing to count.
+#[derive(Clone)]
+pub struct Counting(pub(crate) Weak<Inner>);
+
+impl Counting {
+    pub async fn count(&self) -> Vec<Counted> {
+        match self.0.upgrade() {
+            Some(app) => count(&app).await,
+            None => Vec::new(),
+        }
+    }
+}
+
 pub(crate) async fn render(app: &Inner) -> String {
     let mut text = app.metrics.as_ref().map(|metrics| metrics.render()).unwrap_or_default();
+    for counted in count(app).await {
+        counted.write(&mut text);
+    }
+    text
+}
+
+async fn count(app: &Inner) -> Vec<Counted> {
     let outbox = tokio::time::timeout(PROBE_TIMEOUT, async {
         let (stats, blocked, transports, checks) = tokio::join!(
             app.service.stats(None),
@@ -29,7 +59,7 @@ pub(crate) async fn render(app: &Inner) -> String {
     });
     let (counted, inbound) = tokio::join!(outbox, inbound::ask(app));
     let counted = counted.ok().flatten();
-    let mut page = Page { text: &mut text };
+    let mut page = Page::default();
     page.family("waybill_build_info", [(vec![("version", app.version.as_str())], 1.0)]);
     if let Some(sagas) = &app.sagas {
         trees(&mut page, &sagas.saga_stats());
@@ -44,29 +74,40 @@ pub(crate) async fn render(app: &Inner) -> String {
         holds(&mut page, &blocked);
         senders(&mut page, &transports);
     }
-    text
+    page.0
 }
 
-struct Page<'a> {
-    text: &'a mut String,
+/// Families in the order in which they are shown.
+#[derive(Default)]
+struct Page(Vec<Counted>);
+
+impl Page {
+    fn family<'l>(&mut self, name: &'static str, lines: impl IntoIterator<Item = (Vec<(&'static str, &'l str)>, f64)>) {
+        let help = SCRAPED.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help);
+        let owned = |labels: Vec<(&'static str, &str)>| -> Vec<(&'static str, String)> {
+            labels.into_iter().map(|(label, text)| (label, text.to_owned())).collect()
+        };
+        let series = lines.into_iter().map(|(labels, value)| (owned(labels), value)).collect();
+        self.0.push(Counted { name, help, series });
+    }
 }
 
-impl Page<'_> {
-    /// Writes a family, unless the recorder has one of this name: two would make the page unreadable.
-    fn family<'l>(&mut self, name: &str, lines: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, f64)>) {
-        if self.text.contains(&format!("# TYPE {name} ")) {
+impl Counted {
+    /// Writes it, unless the recorder has one of this name: two would make the page unreadable.
+    fn write(&self, text: &mut String) {
+        let Self { name, help, series } = self;
+        if text.contains(&format!("# TYPE {name} ")) {
             return;
         }
-        let help = SCRAPED.iter().find(|(known, _)| *known == name).map_or("", |(_, help)| help);
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} gauge");
-        for (labels, value) in lines {
-            self.text.push_str(name);
-            for (index, (label, text)) in labels.iter().enumerate() {
-                let _ = write!(self.text, "{}{label}=\"{}\"", if index == 0 { '{' } else { ',' }, escape(text));
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (labels, value) in series {
+            text.push_str(name);
+            for (index, (label, of)) in labels.iter().enumerate() {
+                let _ = write!(text, "{}{label}=\"{}\"", if index == 0 { '{' } else { ',' }, escape(of));
             }
-            let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+            let _ = writeln!(text, "{} {value}", if labels.is_empty() { "" } else { "}" });
         }
-        self.text.push('\n');
+        text.push('\n');
     }
 }
 
@@ -104,7 +145,7 @@ fn bounded(stats: Vec<OutboxStats>) -> Vec<OutboxStats> {
     rows.into_values().collect()
 }
 
-fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
+fn depths(page: &mut Page, stats: Vec<OutboxStats>) {
     let rows = bounded(stats);
     let states = |row: &OutboxStats| {
         [
@@ -142,7 +183,7 @@ fn depths(page: &mut Page<'_>, stats: Vec<OutboxStats>) {
     );
 }
 
-fn holds(page: &mut Page<'_>, blocked: &[BlockedView]) {
+fn holds(page: &mut Page, blocked: &[BlockedView]) {
     let mut kinds: BTreeMap<&str, u64> = ["key", "destination", "transport", "no_route", "paused", "rate", "unclaimed"]
         .into_iter()
         .map(|kind| (kind, 0))
@@ -153,7 +194,7 @@ fn holds(page: &mut Page<'_>, blocked: &[BlockedView]) {
     page.family("waybill_outbox_blocked", kinds.into_iter().map(|(kind, count)| (vec![("kind", kind)], count as f64)));
 }
 
-fn senders(page: &mut Page<'_>, transports: &[TransportView]) {
+fn senders(page: &mut Page, transports: &[TransportView]) {
     let lines = |value: fn(&TransportView) -> f64| {
         transports.iter().map(move |view| (vec![("transport", view.name.as_str())], value(view)))
     };
@@ -169,7 +210,7 @@ fn senders(page: &mut Page<'_>, transports: &[TransportView]) {
     page.family("waybill_transport_in_flight", lines(|view| view.in_flight as f64));
 }
 
-fn trees(page: &mut Page<'_>, stats: &SagaStats) {
+fn trees(page: &mut Page, stats: &SagaStats) {
     for (name, count) in [
         ("tx_saga_running", stats.running),
         ("tx_saga_running_bytes", stats.running_bytes),
@@ -212,12 +253,12 @@ mod tests {
             ..OutboxStats::default()
         };
         let told = |until| {
-            let mut text = String::new();
-            depths(&mut Page { text: &mut text }, vec![row("a", until), row("b", until)]);
-            let mut lines = text.lines();
-            lines.find(|line| line.starts_with("waybill_outbox_scheduled_until_seconds")).map(str::to_owned)
+            let mut page = Page::default();
+            depths(&mut page, vec![row("a", until), row("b", until)]);
+            let found = page.0.into_iter().find(|counted| counted.name == "waybill_outbox_scheduled_until_seconds");
+            found.and_then(|counted| counted.series.first().map(|(_, value)| *value))
         };
-        assert!(told(Some(waybill_core::time::UnixMillis(1_500).into())).is_some_and(|line| line.ends_with(" 1.5")));
+        assert_eq!(told(Some(waybill_core::time::UnixMillis(1_500).into())), Some(1.5));
         assert_eq!(told(None), None, "all were counted");
     }
 
@@ -225,10 +266,11 @@ mod tests {
     fn label_values_are_escaped() {
         let mut text = String::new();
         let hostile = "a\"} 1\nx{b=\"\\";
-        Page { text: &mut text }.family("waybill_ready", [(vec![("tenant", hostile)], 2.0)]);
+        let ready = |series| Counted { name: "waybill_ready", help: "", series };
+        ready(vec![(vec![("tenant", hostile.to_owned())], 2.0)]).write(&mut text);
         assert!(text.contains(r#"waybill_ready{tenant="a\"} 1\nx{b=\"\\"} 2"#), "{text}");
         assert_eq!(text.lines().filter(|line| !line.is_empty()).count(), 3);
-        Page { text: &mut text }.family("waybill_ready", [(vec![], 1.0)]);
+        ready(vec![(Vec::new(), 1.0)]).write(&mut text);
         assert_eq!(text.matches("# TYPE waybill_ready gauge").count(), 1);
     }
 }

@@ -26,7 +26,7 @@ use crate::error::ServerError;
 use crate::grpc;
 use crate::limits::{Limits, METRICS_UPKEEP, SUBSCRIPTIONS_SHARE, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
-use crate::metrics::MetricsHandle;
+use crate::metrics::{Counting, MetricsHandle};
 use crate::openapi;
 use crate::places::Places;
 use crate::readiness::Readiness;
@@ -136,6 +136,11 @@ impl Server {
     /// The routes behind the edge, as a service of one's own.
     pub fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// What counts the gauges that `/metrics` counts, as long as the server runs.
+    pub fn counting(&self) -> Counting {
+        Counting(Arc::downgrade(&self.app))
     }
 
     /// Serves the listeners until `shutdown` ends; then takes no more connections, lets requests under way end for at

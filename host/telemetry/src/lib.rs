@@ -8,6 +8,7 @@
 //! | `watched` | what became of each export: counted, and told in the log once in a while |
 //! | `tracer` | the port of spans |
 //! | `metric_bridge` | what is recorded of metrics, as instruments |
+//! | `periodic` | when metrics are exported, and the gauges that are counted for it |
 //! | `log_bridge` | log entries, with the trace that they speak of |
 //!
 //! The host builds a [`Telemetry`] before anything is logged, hands its parts out, and ends it last. What the library reads of the
@@ -17,6 +18,7 @@ mod exporters;
 mod http_client;
 mod log_bridge;
 mod metric_bridge;
+mod periodic;
 mod settings;
 mod tracer;
 mod watched;
@@ -35,6 +37,8 @@ use tracing_subscriber::registry::LookupSpan;
 use waybill_core::port::trace::Tracer;
 
 use metric_bridge::MetricBridge;
+use periodic::Exports;
+pub use periodic::{Reading, Readings};
 pub use settings::{Protocol, Settings, Signal};
 use watched::{Tally, Watched};
 
@@ -62,7 +66,7 @@ pub struct Lost {
 /// All that is exported by this process.
 pub struct Telemetry {
     traces: Option<(SdkTracerProvider, Arc<Tally>)>,
-    metrics: Option<(SdkMeterProvider, Arc<MetricBridge>)>,
+    metrics: Option<(Exports, Arc<MetricBridge>)>,
     logs: Option<(SdkLoggerProvider, Arc<Tally>)>,
 }
 
@@ -85,14 +89,10 @@ impl Telemetry {
         let metrics = settings.wants(Signal::Metrics).then(|| -> Result<_, BuildError> {
             let tally = Arc::new(Tally::new("metrics"));
             let exporter = Watched::new(exporters::metrics(settings, &client)?, tally);
-            let mut reader = PeriodicReader::builder(exporter);
-            if let Some(interval) = settings.metrics_interval {
-                reader = reader.with_interval(interval);
-            }
-            let provider =
-                SdkMeterProvider::builder().with_reader(reader.build()).with_resource(resource.clone()).build();
+            let reader = PeriodicReader::builder(exporter).with_interval(periodic::NEVER).build();
+            let provider = SdkMeterProvider::builder().with_reader(reader).with_resource(resource.clone()).build();
             let bridge = Arc::new(MetricBridge::new(&provider, settings.bounds));
-            Ok((provider, bridge))
+            Ok((Exports::begin(provider, settings.metrics_interval), bridge))
         });
         let logs = settings.wants(Signal::Logs).then(|| -> Result<_, BuildError> {
             let tally = Arc::new(Tally::new("logs"));
@@ -119,6 +119,13 @@ impl Telemetry {
         Some(Box::new(Arc::clone(bridge)))
     }
 
+    /// What counts the gauges that nobody records: asked before each export of metrics, and never otherwise.
+    pub fn read_from(&self, readings: Arc<dyn Readings>) {
+        if let Some((exports, _)) = &self.metrics {
+            exports.read_from(readings);
+        }
+    }
+
     /// What takes log entries for export; none = they aren't exported.
     pub fn log_layer<S>(&self) -> Option<impl Layer<S> + use<S>>
     where
@@ -139,7 +146,7 @@ impl Telemetry {
             let _told = traces.map(|(provider, _)| provider.shutdown_with_timeout(timeout));
         });
         let metrics = tokio::task::spawn_blocking(move || {
-            let _told = metrics.map(|(provider, _)| provider.shutdown_with_timeout(timeout));
+            metrics.into_iter().for_each(|(exports, _)| exports.end(timeout));
         });
         let logs = tokio::task::spawn_blocking(move || {
             let _told = logs.map(|(provider, _)| provider.shutdown_with_timeout(timeout));

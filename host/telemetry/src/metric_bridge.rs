@@ -214,12 +214,12 @@ fn attributes(key: &Key) -> Vec<KeyValue> {
     key.labels().map(|label| KeyValue::new(label.key().to_owned(), label.value().to_owned())).collect()
 }
 
-fn unit(name: &str) -> &'static str {
+pub(crate) fn unit(name: &str) -> &'static str {
     UNITS.iter().find(|(end, _)| name.ends_with(end)).map_or("", |(_, unit)| unit)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
@@ -232,7 +232,14 @@ mod tests {
 
     /// Keeps what is exported as text: its types hold borrowed data.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<String>>>);
+    pub(crate) struct Kept(Arc<Mutex<Vec<String>>>);
+
+    impl Kept {
+        /// Of the latest export.
+        pub(crate) fn lines(&self) -> Vec<String> {
+            self.0.lock().clone()
+        }
+    }
 
     impl PushMetricExporter for Kept {
         async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
@@ -295,7 +302,7 @@ mod tests {
             metrics::histogram!("waybill_commit_seconds").record(0.75);
         });
         provider.force_flush().unwrap();
-        let mut lines = kept.0.lock().clone();
+        let mut lines = kept.lines();
         lines.sort();
         assert_eq!(
             lines,

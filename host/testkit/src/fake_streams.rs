@@ -159,7 +159,7 @@ fn place(tenant: &str, name: &str, upto: u64) -> RelayStreamView {
 #[async_trait]
 impl StreamService for FakeStreams {
     async fn append(&self, request: AppendRequest) -> Served<Appended> {
-        let AppendRequest { stream, events, expected_seq } = request;
+        let AppendRequest { stream, events, expected_seq, .. } = request;
         self.record(format!("append {stream} {} {expected_seq:?}", events.len()));
         let made = |at| EventId::new(format!("made-{at}")).unwrap();
         let ids = events.iter().enumerate().map(|(at, event)| event.id.clone().unwrap_or_else(|| made(at)));

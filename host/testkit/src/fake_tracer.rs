@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use waybill_core::port::trace::{AttributeValue, Span, SpanStart, Tracer, trace_id};
@@ -18,6 +19,8 @@ pub struct EndedSpan {
     pub attributes: BTreeMap<&'static str, String>,
     /// Code of what went wrong.
     pub failed: Option<String>,
+    /// How long ago it began when it was made.
+    pub began_before: Duration,
 }
 
 #[derive(Default)]
@@ -59,6 +62,7 @@ impl Tracer for FakeTracer {
             context,
             parent: start.parent.map(str::to_owned),
             links: start.links.iter().map(|link| (*link).to_owned()).collect(),
+            began_before: start.began_before,
             ..EndedSpan::default()
         };
         Box::new(FakeSpan { tracer: self.clone(), span: Some(span) })

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use waybill_testkit::collector::{Collector, Exported, ExportedSpan};
+use waybill_testkit::collector::{Collector, Exported, ExportedPoint, ExportedSpan};
 use waybill_testkit::process::{Host, Launch, binary, free_port};
 
 /// Far longer than anything here takes: a broken host must not hang the suite.
@@ -84,6 +84,14 @@ fn span<'e>(exported: &'e Exported, name: &str) -> &'e ExportedSpan {
     exported.span(name).unwrap_or_else(|| panic!("no span {name:?} in {:#?}", exported.spans))
 }
 
+/// Whether an export said that one message is in this state.
+fn has_one(exported: &Exported, state: &str) -> bool {
+    let is_it = |point: &ExportedPoint| {
+        point.name == "waybill_outbox_depth" && point.attributes.get("state").is_some_and(|of| of == state)
+    };
+    exported.points.iter().any(|point| is_it(point) && point.value == 1.0)
+}
+
 /// What everybody can see of one message that is delivered and one that is refused.
 async fn a_message_has_one_trace(protocol: &str) {
     let collector = collector().await;
@@ -101,6 +109,7 @@ async fn a_message_has_one_trace(protocol: &str) {
             && exported.spans.iter().filter(|span| span.name == "call orders").count() == 2
             && exported.value("tx_outbox_dispatched_total") == Some(1.0)
             && exported.value("tx_outbox_dead_total") == Some(1.0)
+            && has_one(exported, "dead")
             && exported.logs.iter().any(|log| log.trace == TRACE)
     };
     let exported = collector.until(PATIENCE, is_there).await.unwrap_or_else(|it| panic!("{it:#?}"));
@@ -140,6 +149,10 @@ async fn a_message_has_one_trace(protocol: &str) {
     assert_eq!(received, Some(format!("00-{TRACE}-{}-01", sent.id).as_str()));
     let log = exported.logs.iter().find(|log| log.trace == TRACE).unwrap();
     assert_eq!(log.attributes.get("trace_id").map(String::as_str), Some(TRACE));
+    // What `/metrics` counts when somebody asks is counted for each export.
+    for name in ["waybill_build_info", "waybill_ready", "waybill_scrape_complete", "waybill_transport_breaker_state"] {
+        assert!(exported.value(name).is_some(), "{name} isn't among {:#?}", exported.points);
+    }
     let latency = exported.points.iter().find(|point| point.name == "tx_outbox_latency_seconds").unwrap();
     assert_eq!(latency.unit, "s");
     assert!(latency.bounds.len() > 10, "{latency:?}");

@@ -175,6 +175,9 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         tracer,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
+    if let Some(telemetry) = telemetry {
+        telemetry.read_from(Arc::new(telemetry::AsExported(server.counting())));
+    }
     announce(&format!("{scheme}://{address}"), &config, term)?;
     let ready = tokio::spawn(ready(Arc::clone(&engine), config.saga.definitions.clone()));
     let drain = config.server.drain_timeout;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use waybill_core::code::Code;
-use waybill_server::metrics::bounds;
-use waybill_telemetry::{Settings, Telemetry};
+use waybill_server::metrics::{Counted, Counting, bounds};
+use waybill_telemetry::{Reading, Readings, Settings, Telemetry};
 
 use super::compose::{host_name, secret};
 use crate::config::Config;
@@ -38,6 +39,17 @@ pub fn build(config: &Config, term: &Term) -> Result<Option<Telemetry>, CliError
         exit: Exit::Usage,
     };
     Telemetry::build(&settings).map(Some).map_err(failed)
+}
+
+/// What `/metrics` counts, as exports have it.
+pub struct AsExported(pub Counting);
+
+#[async_trait]
+impl Readings for AsExported {
+    async fn read(&self) -> Vec<Reading> {
+        let reading = |Counted { name, help, series }| Reading { name, help, series };
+        self.0.count().await.into_iter().map(reading).collect()
+    }
 }
 
 /// Exports what waits, and says what could not be.

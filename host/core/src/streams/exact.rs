@@ -102,7 +102,7 @@ pub fn decide(
     now: UnixMillis,
     rules: Rules,
 ) -> Result<ExactWrites, ExactRefusal> {
-    let Append { stream, events } = &exact.append;
+    let Append { stream, events, .. } = &exact.append;
     if events.is_empty() {
         return Err(ExactRefusal::Empty);
     }
@@ -135,7 +135,7 @@ pub fn decide(
 }
 
 fn write(exact: &ExactAppend, view: &ExactView, now: UnixMillis, rules: Rules) -> Result<ExactWrites, ExactRefusal> {
-    let Append { stream, events } = &exact.append;
+    let Append { stream, events, .. } = &exact.append;
     let (mut last, mut seqs) = (view.head.last, Vec::with_capacity(events.len()));
     for place in 0..events.len() {
         let step = exact.skips.get(place).copied().unwrap_or(0).checked_add(1);

@@ -15,5 +15,5 @@ pub(crate) fn new_event(id: &str) -> NewEvent {
 }
 
 pub(crate) fn append(name: &str, ids: &[&str]) -> Append {
-    Append { stream: stream(name), events: ids.iter().map(|id| new_event(id)).collect() }
+    Append::new(stream(name), ids.iter().map(|id| new_event(id)).collect())
 }

@@ -26,6 +26,8 @@ pub struct JointEvent {
     /// Only if the stream ends at this number; 0 = it has never had an event. Of an event that follows another in the same stream, the
     /// number of that one, if it is given at all.
     pub expected_seq: Option<u64>,
+    /// Trace context of who leaves it, for spans: that of the first event of a stream counts.
+    pub traceparent: Option<Arc<str>>,
 }
 
 /// All events of one stream in a commit.
@@ -179,13 +181,13 @@ pub fn sort(
     let mut of_stream: BTreeMap<StreamKey, usize> = BTreeMap::new();
     let mut appends: Vec<(Append, Option<u64>)> = Vec::new();
     let (mut places, mut ids) = (Vec::with_capacity(events.len()), BTreeSet::new());
-    for (index, JointEvent { stream, event, expected_seq }) in events.into_iter().enumerate() {
+    for (index, JointEvent { stream, event, expected_seq, traceparent }) in events.into_iter().enumerate() {
         let new = admit(index, &stream, event).map_err(|error| StreamError::Event { index, error })?;
         if new.is_indexed && !ids.insert((stream.tenant.clone(), new.id.clone())) {
             return Err(StreamError::IdTaken { id: new.id });
         }
         let slot = *of_stream.entry(stream.clone()).or_insert_with(|| {
-            appends.push((Append { stream, events: Vec::new() }, expected_seq));
+            appends.push((Append { stream, events: Vec::new(), traceparent }, expected_seq));
             appends.len() - 1
         });
         let Some((append, expected)) = appends.get_mut(slot) else { continue };
@@ -246,7 +248,7 @@ mod tests {
             content_type: None,
             body: event.body,
         };
-        JointEvent { stream: stream(name), event, expected_seq }
+        JointEvent { stream: stream(name), event, expected_seq, traceparent: None }
     }
 
     fn sorted(events: Vec<JointEvent>) -> Result<SortedEvents, StreamError> {

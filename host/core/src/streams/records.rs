@@ -94,9 +94,16 @@ pub struct FeedRecord {
 pub struct Append {
     pub stream: StreamKey,
     pub events: Vec<NewEvent>,
+    /// Trace context of who appends, for spans of this process: it isn't stored.
+    pub traceparent: Option<Arc<str>>,
 }
 
 impl Append {
+    /// One that is part of no trace.
+    pub fn new(stream: StreamKey, events: Vec<NewEvent>) -> Self {
+        Self { stream, events, traceparent: None }
+    }
+
     /// Bytes that it is counted with against a commit's bound.
     pub fn weight(&self) -> usize {
         self.events.iter().map(|event| event.packed.len() + 64).sum()

@@ -88,7 +88,7 @@ pub(crate) struct Flight<R> {
     call: UnderWay<StoreAnswer<R>>,
     outstanding: Option<Outstanding>,
     /// Of the commit that is out, where spans are made.
-    span: Option<Box<dyn Span>>,
+    spans: Vec<Box<dyn Span>>,
     trouble: Option<StoreError>,
     rests_until: Option<Instant>,
 }
@@ -103,7 +103,7 @@ impl<R> Flight<R> {
             token,
             call: UnderWay::default(),
             outstanding: None,
-            span: None,
+            spans: Vec::new(),
             trouble: None,
             rests_until: None,
         }
@@ -169,10 +169,8 @@ pub(crate) trait Driven: Sized {
     /// What follows an answer by the writer's rules.
     fn follow(&mut self, answer: StoreAnswer<Record<Self>>) -> Step<Self::Writer>;
 
-    /// Begins the span of a commit that is about to go out; none = it has none.
-    fn span(&self, _commit: &Commit<Self>) -> Option<Box<dyn Span>> {
-        None
-    }
+    /// Begins the spans of a commit that is about to go out: its own, and those of what stands for itself in it.
+    fn spans(&self, commit: &Commit<Self>) -> Vec<Box<dyn Span>>;
     /// A commit is about to go out.
     fn begins(&mut self, commit: &Commit<Self>);
     /// Something under way was answered. When it failed it may have gone in all the same: who has to look at what it left, looks.
@@ -190,11 +188,11 @@ pub(crate) trait Driven: Sized {
     fn abandon(&mut self, error: &StoreError);
 
     fn send(&mut self, commit: Commit<Self>) {
-        let span = self.span(&commit);
+        let spans = self.spans(&commit);
         self.begins(&commit);
         let call = self.commit(commit);
         let flight = self.flight();
-        flight.span = span;
+        flight.spans = spans;
         flight.outstanding = Some(flight.commits.begin());
         flight.call.begin(call.map(StoreAnswer::Committed));
     }
@@ -202,15 +200,15 @@ pub(crate) trait Driven: Sized {
     /// Does what follows an answer of the store.
     fn take_answer(&mut self, answer: StoreAnswer<Record<Self>>) -> Option<End> {
         let outstanding = self.flight().outstanding.take();
-        let span = self.flight().span.take();
+        let spans = std::mem::take(&mut self.flight().spans);
         self.answered();
         match &answer {
             StoreAnswer::Committed(Ok(())) => {
-                trace::finish(span, None);
+                finish(spans, None);
                 self.count_commit(outstanding.map_or(Duration::ZERO, |out| out.began.elapsed()))
             }
             StoreAnswer::Committed(Err(error)) => {
-                trace::finish(span, Some(error.code().as_str()));
+                finish(spans, Some(error.code().as_str()));
                 self.count_failure(error);
                 if is_refusal(error) {
                     tracing::debug!(of = Self::OF, code = error.code().as_str(), %error, "a commit was refused");
@@ -263,4 +261,8 @@ pub(crate) trait Driven: Sized {
         }
         None
     }
+}
+
+fn finish(spans: Vec<Box<dyn Span>>, failed: Option<&str>) {
+    spans.into_iter().for_each(|span| trace::finish(Some(span), failed));
 }

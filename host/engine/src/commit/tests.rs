@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use waybill_core::commit::{self, Step, StoreAnswer, Writer};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace::Span;
 use waybill_core::time::Now;
 
 use super::{Commits, Condition, Driven, End, Flight};
@@ -91,6 +92,9 @@ impl Driven for Actor {
     }
     fn follow(&mut self, answer: StoreAnswer<u64>) -> Step<Counter> {
         commit::take_answer(&mut self.writer, answer, Now::default(), || 7)
+    }
+    fn spans(&self, _: &u64) -> Vec<Box<dyn Span>> {
+        Vec::new()
     }
     fn begins(&mut self, commit: &u64) {
         self.writer.out = *commit;

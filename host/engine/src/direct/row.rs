@@ -7,7 +7,7 @@ use waybill_core::annotations::Annotations;
 use waybill_core::code::Code;
 use waybill_core::inbox::direct::{Aggregate, RowFate};
 use waybill_core::message::{Delivery, Message, Payload};
-use waybill_core::new_message::NewMessage;
+use waybill_core::new_message::{NewMessage, is_traceparent};
 use waybill_core::outbox::owner::TransportId;
 use waybill_core::port::table::{RowMessage, TableRow};
 use waybill_core::port::transport::Fault;
@@ -114,12 +114,21 @@ fn annotations(row: &RowMessage) -> Annotations {
         match annotation.carried() {
             Carried::Member => annotations.set(annotation, member(row, annotation).filter(|text| !text.is_empty())),
             Carried::Header | Carried::Attribute => {
-                let text = annotation.among(&row.attributes).or_else(|| annotation.among(&row.headers));
-                annotations.inherit(annotation, text);
+                annotations.inherit(annotation, beside(row, annotation));
             }
         }
     }
     annotations
+}
+
+/// The trace context that a row came with, as its message has it.
+pub(super) fn context_of(row: &RowMessage) -> Option<&str> {
+    beside(row, Annotation::Traceparent).filter(|text| is_traceparent(text))
+}
+
+/// One of the texts that a row has no member for.
+fn beside(row: &RowMessage, annotation: Annotation) -> Option<&str> {
+    annotation.among(&row.attributes).or_else(|| annotation.among(&row.headers))
 }
 
 /// One of the texts that a row has a member for.

@@ -11,6 +11,7 @@ use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::{Next, classify};
 use waybill_core::outbox::owner::{TransportId, Verdict};
 use waybill_core::port::backoff::FailureKind;
+use waybill_core::port::trace::{self, Span};
 use waybill_core::port::transport::Fault;
 use waybill_core::time::Monotonic;
 
@@ -18,13 +19,26 @@ use super::row::{self, Outgoing};
 use super::table::PublishedTable;
 use super::worker::Rows;
 use crate::live::TransportEntry;
-use crate::transport_call;
+use crate::{spans, transport_call};
 
 /// What a call told of a row.
 enum Answered {
     Fate(RowFate),
     /// The call ended by a trap, and nothing was told of the row.
     Trapped(Fault),
+}
+
+impl Answered {
+    /// In the words of spans, with why it failed.
+    fn outcome(&self) -> (&'static str, Option<&Fault>) {
+        match self {
+            Self::Fate(RowFate::Acknowledged) => ("delivered", None),
+            Self::Fate(RowFate::Later(_) | RowFate::Untold) => ("released", None),
+            Self::Fate(RowFate::Blocked { fault, .. }) => ("blocked", Some(fault)),
+            Self::Fate(RowFate::Permanent(fault)) => ("dead", Some(fault)),
+            Self::Fate(RowFate::Retry(fault)) | Self::Trapped(fault) => ("retry", Some(fault)),
+        }
+    }
 }
 
 /// Rows that go to one transport in one call.
@@ -105,8 +119,17 @@ fn calls(rows: Vec<(RowId, Outgoing)>, bytes_max: usize) -> Vec<Call> {
 
 impl Call {
     async fn run(self, table: &PublishedTable, left: Duration, after_max: Duration) -> Vec<(RowId, Answered)> {
-        let Self { entry, lane, rows, places, batch } = self;
-        let called = transport_call::call(&entry, lane, batch, entry.send_timeout.min(left)).await;
+        let Self { entry, lane, rows, places, mut batch } = self;
+        let tracer = table.context.config.tracer.as_ref();
+        let spans: Vec<Option<Box<dyn Span>>> = match tracer {
+            Some(tracer) => batch.iter_mut().map(|row| spans::send_row(tracer, row, &entry.name)).collect(),
+            None => Vec::new(),
+        };
+        let contexts: Vec<String> = spans.iter().flatten().map(|span| span.traceparent()).collect();
+        let call = tracer.and_then(|tracer| spans::call(tracer, &entry.name, &contexts, rows.len()));
+        let context = call.as_ref().map(|span| span.traceparent());
+        let called = transport_call::call(&entry, lane, batch, entry.send_timeout.min(left), context).await;
+        trace::finish(call, called.error.as_ref().map(|error| error.fault.code.as_str()));
         if let Some(error) = &called.error {
             tracing::warn!(transport = &*entry.name, source = %table.config.source, kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");
         }
@@ -133,6 +156,13 @@ impl Call {
                 Answered::Fate(RowFate::Retry(Fault::new(Code::UNKNOWN_INTERNAL, reason)))
             }
         });
+        let told: Vec<Answered> = told.collect();
+        for (span, told) in spans.into_iter().zip(&told) {
+            if let Some(span) = span {
+                let (outcome, failed) = told.outcome();
+                spans::ended(span, outcome, failed);
+            }
+        }
         rows.into_iter().zip(told).collect()
     }
 }

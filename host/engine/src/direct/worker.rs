@@ -13,8 +13,10 @@ use waybill_core::inbox::direct::{
 use waybill_core::port::table::{self, ClaimId, Ended, Found, RowFate, TableClaim, TableRow};
 use waybill_core::port::transport::{CallError, Fault};
 
+use super::row;
 use super::send;
 use super::table::{PublishedTable, TRANSACTION_TIMEOUT};
+use crate::spans;
 
 /// Shortest pause before a worker asks again that had nothing to do.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -155,6 +157,7 @@ async fn claim(table: &PublishedTable, worker: WorkerId) -> Result<(Option<Open>
         }
     };
     table.meter.claimed(began.elapsed());
+    received(table, &claimed, began.elapsed());
     let open = claimed.claim;
     let (claimed, rows, is_whole) = sorted(claimed, &claim);
     let seen: Vec<RowId> = rows.keys().cloned().collect();
@@ -191,6 +194,20 @@ async fn ask(
         idle,
     };
     table.config.table.claim(instance, ask, TRANSACTION_TIMEOUT).await
+}
+
+/// The span of a claim that brought rows.
+fn received(table: &PublishedTable, claimed: &table::Claimed, took: Duration) {
+    let Some(tracer) = &table.context.config.tracer else { return };
+    let locked = claimed.rows.iter().filter_map(|row| match &row.found {
+        Found::Locked(row) => Some(row),
+        _ => None,
+    });
+    let count = locked.clone().count();
+    if count > 0 {
+        let contexts = locked.filter_map(|row| row.message.as_ref().ok().and_then(row::context_of));
+        spans::received(tracer, table.config.source.as_str(), contexts, count, took);
+    }
 }
 
 /// What a claim brought as the lanes take it, the rows that are locked, and whether nothing that is due was left out.

@@ -49,9 +49,9 @@ impl Driven for Actor {
         commit::take_answer(&mut self.shard, answer, self.shared.context.clock.now(), rand::random)
     }
 
-    fn span(&self, commit: &SagaCommit) -> Option<Box<dyn Span>> {
-        let tracer = self.shared.context.config.tracer.as_ref()?;
-        spans::commit_of_groups(tracer, Self::OF, &commit.messages)
+    fn spans(&self, commit: &SagaCommit) -> Vec<Box<dyn Span>> {
+        let Some(tracer) = &self.shared.context.config.tracer else { return Vec::new() };
+        spans::commit_that_leaves(tracer, Self::OF, &commit.messages, &commit.events)
     }
 
     fn begins(&mut self, commit: &SagaCommit) {

@@ -16,6 +16,7 @@ use waybill_core::outbox::records::{IdOrigin, content_digest};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::service::streams::StreamError;
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace::{self, Span};
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
 use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::joint::{JointEvent, SortedEvents};
@@ -25,6 +26,7 @@ use super::doorsteps::{Known, Waiting};
 use super::{Outbox, door_id};
 use crate::admission::Admitted;
 use crate::shard::{EnqueuedOne, ShardHandle, Taken};
+use crate::spans;
 
 /// Tries of a business transaction that conflicts with others.
 const CONFLICT_TRIES: u32 = 8;
@@ -226,7 +228,11 @@ impl Outbox {
             let concluded = conclusion.as_ref().map(|conclusion| conclusion.hold.clone());
             let appends = events.appends.clone();
             let has_statements = !statements.is_empty();
+            let spans = context.config.tracer.iter().flat_map(|tracer| spans::appends(tracer, &appends));
+            let spans: Vec<Box<dyn Span>> = spans.collect();
             let result = context.stores.transact.transact(statements, groups, appends, conclusion).await;
+            let failed = result.as_ref().err().map(|error| error.code().as_str());
+            spans.into_iter().for_each(|span| trace::finish(Some(span), failed));
             // A statement may have left some too, through a function of the caller's own, on any doorstep.
             super::wake_door(&context, &shards);
             streams.iter().for_each(|streams| match has_statements {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use waybill_core::annotation::Annotation;
 use waybill_core::commit::{Step, StoreAnswer};
 use waybill_core::outbox::commit_fate::{self, TooLarge};
 use waybill_core::outbox::owner::{Applied, DirectRequest, Owner};
@@ -41,14 +42,15 @@ impl Driven for Actor {
         commit_fate::take_answer(&mut self.owner, &mut self.door, answer, now, rand::random)
     }
 
-    fn span(&self, commit: &OwnerCommit) -> Option<Box<dyn Span>> {
-        let tracer = self.context.config.tracer.as_ref()?;
+    fn spans(&self, commit: &OwnerCommit) -> Vec<Box<dyn Span>> {
+        let Some(tracer) = &self.context.config.tracer else { return Vec::new() };
         let segments = commit.writes.iter().filter_map(|write| match write {
             Write::PutSegment(segment) => Some(segment),
             _ => None,
         });
         let messages = segments.flat_map(|segment| &segment.entries).map(|entry| &*entry.message);
-        spans::commit(tracer, Self::OF, messages)
+        let contexts = messages.clone().filter_map(|message| message.annotation(Annotation::Traceparent));
+        spans::commit(tracer, Self::OF, contexts, || messages.count()).into_iter().collect()
     }
 
     fn begins(&mut self, commit: &OwnerCommit) {

@@ -19,6 +19,7 @@ use waybill_core::time::{Now, UnixMillis};
 
 use super::actor::{Actor, SETTLE_LINGER};
 use super::mail::Mail;
+use crate::spans;
 
 /// A worker's faults share this label in metrics: their codes are as many as workers invent.
 const FAULT_LABEL: Code = Code::EXTERNAL_FAILED;
@@ -143,9 +144,18 @@ impl Actor {
         let needs_commit = !matches!(verdict, Verdict::Blocked { .. } | Verdict::Release { .. });
         let settlement = Settlement { attempt: attempt(lease, &verdict, now), verdict };
         self.meter_outside(lease, &settlement);
+        let tracer = self.context.config.tracer.clone();
+        let traced = tracer.map(|tracer| (tracer, settlement.verdict.clone()));
         if !self.owner.settle_outside(ask.seq, ask.nonce, settlement, now) {
             let _gone = ask.reply.send(Ok(OutsideDone { result: FlushResult::Conflict, at: None }));
             return;
+        }
+        if let Some((tracer, verdict)) = traced {
+            // From the claim on: nobody here saw more of the attempt.
+            let (sending, took) = (&lease.sending, now.mono - lease.began);
+            let mut span = spans::send(&tracer, &sending.message, sending.attempt, EXTERNAL, took);
+            span.set("waybill.worker", lease.worker.to_string().into());
+            spans::decided(span, &verdict);
         }
         let done = OutsideDone { result, at };
         if needs_commit {

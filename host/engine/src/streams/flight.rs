@@ -8,12 +8,14 @@ use futures::future::BoxFuture;
 use waybill_core::code::Code;
 use waybill_core::commit::{Step, StoreAnswer};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::trace::Span;
 use waybill_core::streams::owner::{self, Applied, StreamOwner};
-use waybill_core::streams::records::{StreamCommit, StreamCommitted, StreamShardRecord};
+use waybill_core::streams::records::{StreamCommit, StreamCommitted, StreamShardRecord, StreamWrite};
 
 use super::actor::Actor;
 use super::relay::RelayDriver;
 use crate::commit::{Driven, Flight};
+use crate::spans;
 
 impl Driven for Actor {
     type Writer = StreamOwner;
@@ -53,6 +55,13 @@ impl Driven for Actor {
         owner::take_answer(&mut self.owner, answer, self.shared.context.clock.now(), rand::random)
     }
 
+    /// Of the appends that came straight here: who left others on the doorstep has spans of its own for them.
+    fn spans(&self, commit: &StreamCommit) -> Vec<Box<dyn Span>> {
+        let Some(tracer) = &self.shared.context.config.tracer else { return Vec::new() };
+        let contexts = self.owner.committing().filter_map(|append| append.traceparent.as_deref());
+        spans::commit(tracer, Self::OF, contexts, || named(commit)).into_iter().collect()
+    }
+
     fn begins(&mut self, _commit: &StreamCommit) {}
 
     fn answered(&mut self) {}
@@ -88,4 +97,14 @@ impl Driven for Actor {
 
     /// Nobody is told yet: the shard's record will say whether it went in, and callers wait for that as long as they would anyway.
     fn abandon(&mut self, _error: &StoreError) {}
+}
+
+/// How many events a commit names in the feed.
+fn named(commit: &StreamCommit) -> usize {
+    let records = commit.writes.iter().filter_map(|write| match write {
+        StreamWrite::PutFeed(record) => Some(record),
+        _ => None,
+    });
+    let events = records.flat_map(|record| &record.parts).map(|part| part.to.saturating_sub(part.from) + 1);
+    usize::try_from(events.sum::<u64>()).unwrap_or(usize::MAX)
 }

@@ -16,11 +16,11 @@ use crate::shard::Context;
 /// Why what was left can't be appended, with its code.
 pub(crate) type Refused = (Code, String);
 
-/// What a call of this key left, by stream.
+/// What a call of this key left, by stream, as part of the call's trace.
 pub(crate) fn left(
     context: &Context,
     tenant: &Tenant,
-    key: &str,
+    (key, traceparent): (&str, Option<&str>),
     events: Vec<LeftEvent>,
 ) -> Result<JointAppends, Refused> {
     let Some(first) = events.first() else { return Ok(JointAppends::default()) };
@@ -33,10 +33,12 @@ pub(crate) fn left(
     }
     let settings = Arc::clone(&context.live().config.streams.settings);
     let (now, count) = (context.clock.now().wall, events.len());
+    let traceparent: Option<Arc<str>> = traceparent.map(Arc::from);
     let asked = events.into_iter().map(|LeftEvent { stream, event, expected_seq }| JointEvent {
         stream: StreamKey { tenant: tenant.clone(), name: stream },
         event,
         expected_seq,
+        traceparent: traceparent.clone(),
     });
     let refused = |error: StreamError| (error.code(), format!("of the events that it left: {error}"));
     let sorted = sort(asked.collect(), (context.config.shards, context.steady_now()), |place, stream, input| {

@@ -1,9 +1,12 @@
 //! Events that handlers leave in streams.
 
+use std::sync::Arc;
+
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::envelope;
 use waybill_core::streams::event::Event;
 use waybill_testkit::fake_handler::Reply;
+use waybill_testkit::fake_tracer::FakeTracer;
 use waybill_testkit::memory_store::Fate;
 
 use crate::support::*;
@@ -40,6 +43,27 @@ async fn events_commit_with_the_mark_that_the_message_is_processed() {
     let resources: Vec<_> = events.iter().map(|event| event.resource_id.as_str()).collect();
     assert_eq!((resources, world.seen(), world.messages().len()), (vec!["o-1", "o-2"], 1, 1));
     assert!(events.iter().all(|event| event.id.as_str().starts_with("left-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_a_handler_leaves_are_appended_in_the_trace_of_its_call() {
+    let (world, tracer) = (World::new(), FakeTracer::recording());
+    let (memory, inbound) = (world.memory.clone(), world.inbound(vec![world.source()], vec![world.consumer()]));
+    let kept = tracer.clone();
+    let host = world.launch("host-a", inbound, |config| {
+        config.streams.store = Some(memory);
+        config.tracer = Some(Arc::new(kept));
+    });
+    host.until_written().await;
+    world.http.answer(|_| Reply::handled(r#"{"events": [{"stream": "order", "resource_id": "o-1"}]}"#));
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_acknowledged(1).await;
+    let spans = tracer.ended();
+    let of = |start: &str| spans.iter().find(|span| span.name.starts_with(start)).unwrap();
+    let (process, append) = (of("process "), of("append"));
+    assert_eq!((append.parent.as_ref(), append.failed.as_deref()), (Some(&process.context), None));
+    assert_eq!(append.attributes["messaging.destination.name"], "order");
+    assert_eq!(of("commit inbox").parent.as_ref(), Some(&process.context));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Workers outside: claims, leases, settlements, and what happens to them when somebody dies.
 
 mod failures;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;

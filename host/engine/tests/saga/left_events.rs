@@ -1,17 +1,23 @@
 //! Events that steps leave in streams.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use waybill_core::ids::Tenant;
 use waybill_core::port::followup::{Outgoing, StreamEvent};
 use waybill_core::port::participant::{Direction, StepOutput};
+use waybill_core::port::saga::StartSaga;
 use waybill_core::port::store::StoreError;
 use waybill_core::saga::state::SagaState;
 use waybill_core::streams::envelope;
 use waybill_core::streams::event::Event;
 use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_testkit::fake_tracer::FakeTracer;
 use waybill_testkit::memory_store::Fate;
 
 use crate::support::*;
+
+const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn left(stream: &str, attributes: &[(&str, &str)]) -> StreamEvent {
     StreamEvent {
@@ -47,6 +53,30 @@ fn stored(world: &World, tenant: &Tenant, name: &str) -> Vec<Event> {
 
 fn acme() -> Tenant {
     key("one").tenant
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_a_step_leaves_are_appended_in_the_trace_of_its_call() {
+    let (world, tracer) = (World::new(), FakeTracer::recording());
+    let (memory, kept) = (world.memory.clone(), tracer.clone());
+    let host = world
+        .start_with(|config| {
+            config.streams.store = Some(memory);
+            config.tracer = Some(Arc::new(kept));
+        })
+        .await;
+    world.shop.on(|call| (call.step == "a").then(|| leaving(vec![left("order", &[]), left("order", &[])])));
+    host.define(&definition(&steps(&["a"]))).await;
+    host.sagas.start(StartSaga { traceparent: Some(CALLER.to_owned()), ..crate::support::start("one") }).await.unwrap();
+    host.until("one", SagaState::Completed).await;
+    let spans = tracer.ended();
+    let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("{name}: {spans:#?}"));
+    let (step, append) = (of("step a"), of("append"));
+    assert_eq!(step.parent.as_deref(), Some(CALLER));
+    assert_eq!((append.parent.as_ref(), append.failed.as_deref()), (Some(&step.context), None));
+    assert_eq!(append.attributes["messaging.destination.name"], "order");
+    assert_eq!(append.attributes["messaging.batch.message_count"], "2");
+    assert_eq!(of("commit sagas").parent.as_ref(), Some(&step.context));
 }
 
 #[tokio::test(start_paused = true)]

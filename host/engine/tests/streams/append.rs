@@ -36,7 +36,7 @@ async fn the_same_append_again_is_recognized_and_another_with_its_id_is_refused(
     let Appended::Numbered { seqs, duplicates, .. } = host.append("a", &["x-1", "x-2"]).await else { panic!() };
     assert_eq!((seqs, duplicates), (vec![1, 2], vec![0, 1]));
     let other = EventInput { cause: Some("another".into()), ..input("x-1") };
-    let request = AppendRequest { stream: key("a"), events: vec![other], expected_seq: None };
+    let request = AppendRequest { stream: key("a"), events: vec![other], expected_seq: None, traceparent: None };
     assert_eq!(host.streams.append(request).await.unwrap_err().code(), Code::EVENT_ID_TAKEN);
     assert_eq!(numbered(host.append("a", &["x-3"]).await), [3]);
 }
@@ -61,7 +61,7 @@ async fn leave_at_door(world: &World, ids: &[&str]) {
         let event = input(id).into_event(|| panic!(), UnixMillis(1_700_000_000_000));
         event.admit(&name("a"), &Default::default(), true).unwrap()
     };
-    let append = Append { stream: key("a"), events: ids.iter().map(made).collect() };
+    let append = Append::new(key("a"), ids.iter().map(made).collect());
     world.memory.append_at_door(&[(key("a").shard(1), Arc::new(append))]).await.unwrap();
 }
 

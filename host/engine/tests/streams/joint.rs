@@ -18,7 +18,7 @@ use waybill_core::time::UnixMillis;
 use crate::support::*;
 
 fn event(stream: &str, id: &str, expected_seq: Option<u64>) -> JointEvent {
-    JointEvent { stream: key(stream), event: input(id), expected_seq }
+    JointEvent { stream: key(stream), event: input(id), expected_seq, traceparent: None }
 }
 
 fn message(id: &str) -> NewMessage {
@@ -141,7 +141,7 @@ async fn what_a_statement_leaves_on_a_doorstep_is_numbered_at_once() {
         pass(seconds(5) + millis(70 * round)).await;
         let event = input(&format!("x-{round}")).into_event(|| panic!(), UnixMillis(1_700_000_000_000));
         let event = event.admit(&name("a"), &Default::default(), true).unwrap();
-        let append = Append { stream: key("a"), events: vec![event] };
+        let append = Append::new(key("a"), vec![event]);
         world.memory.append_at_door(&[(key("a").shard(1), Arc::new(append))]).await.unwrap();
         transact(&host, Vec::new(), Vec::new()).await.unwrap();
         pass(millis(20)).await;

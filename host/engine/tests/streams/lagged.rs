@@ -62,7 +62,7 @@ async fn who_takes_nothing_gives_its_page_back_and_reads_it_again() {
     for number in 0..10 {
         let mut event = input(&format!("x-{number}"));
         event.body = Body::Bytes(big.clone().into());
-        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None };
+        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None, traceparent: None };
         host.streams.append(request).await.unwrap();
     }
     let mut reader = host.subscribe(named(&["a"]), Start::Earliest).await;

@@ -31,7 +31,7 @@ fn sized(id: &str, bytes: usize) -> EventInput {
 }
 
 async fn append(host: &Host, name: &str, events: Vec<EventInput>, expected_seq: Option<u64>) -> Vec<u64> {
-    let request = AppendRequest { stream: key(name), events, expected_seq };
+    let request = AppendRequest { stream: key(name), events, expected_seq, traceparent: None };
     numbered(host.streams.append(request).await.unwrap())
 }
 

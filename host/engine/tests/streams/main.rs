@@ -20,5 +20,6 @@ mod runs;
 mod seam;
 mod support;
 mod takeover;
+mod traces;
 mod trail;
 mod upkeep;

@@ -40,7 +40,7 @@ async fn what_is_appended_refused_read_and_trimmed_is_counted() {
     until(&handle, "tx_stream_refused_total", &[("code", "STREAM.EXPECTED_SEQ")], 1.0).await;
     let mut large = input("x-3");
     large.body = Body::Bytes(vec![b'x'; 101].into());
-    let append = AppendRequest { stream: key("a"), events: vec![large], expected_seq: None };
+    let append = AppendRequest { stream: key("a"), events: vec![large], expected_seq: None, traceparent: None };
     assert_eq!(host.streams.append(append).await.unwrap_err().code(), Code::EVENT_PAYLOAD_TOO_LARGE);
     until(&handle, "tx_stream_refused_total", &[("code", "EVENT.PAYLOAD_TOO_LARGE")], 1.0).await;
     let mut reader = host.subscribe(named(&["a"]), Start::Earliest).await;

@@ -109,7 +109,8 @@ async fn streams_that_their_destination_does_not_take_hold_up_no_other_however_m
             ..input(&format!("x{stream}-{number}"))
         };
         let events = (0..3).map(event).collect();
-        let request = AppendRequest { stream: key(&format!("a.{stream:02}")), events, expected_seq: None };
+        let request =
+            AppendRequest { stream: key(&format!("a.{stream:02}")), events, expected_seq: None, traceparent: None };
         host.streams.append(request).await.unwrap();
     }
     pass(seconds(20)).await;
@@ -416,7 +417,10 @@ async fn how_far_a_relay_is_behind_is_known_by_tenant() {
     host.append("a", &["x-0", "x-1"]).await;
     host.append("b", &["x-2"]).await;
     let stream = StreamKey { tenant: Tenant::new("globex").unwrap(), name: name("a") };
-    host.streams.append(AppendRequest { stream, events: vec![input("x-0")], expected_seq: None }).await.unwrap();
+    host.streams
+        .append(AppendRequest { stream, events: vec![input("x-0")], expected_seq: None, traceparent: None })
+        .await
+        .unwrap();
     let lags = async || {
         let relay = host.relay("out").await;
         let of = |name: &str| relay.tenants.get(&Tenant::new(name).unwrap()).map(|lag| (lag.streams, lag.events));

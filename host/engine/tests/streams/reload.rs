@@ -68,7 +68,7 @@ async fn payloads_are_measured_by_the_new_max_payload_bytes() {
     let append = async |id: &str| {
         let mut event = input(id);
         event.body = Body::Bytes("x".repeat(100).into());
-        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None };
+        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None, traceparent: None };
         host.streams.append(request).await
     };
     append("x-1").await.unwrap();

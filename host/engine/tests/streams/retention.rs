@@ -65,7 +65,7 @@ async fn the_front_goes_by_bytes_also_where_there_are_few_chunks() {
     for number in 0..4 {
         let mut event = input(&format!("x-{number}"));
         event.body = Body::Bytes("x".repeat(3_000).into());
-        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None };
+        let request = AppendRequest { stream: key("a"), events: vec![event], expected_seq: None, traceparent: None };
         host.streams.append(request).await.unwrap();
     }
     pass(seconds(5)).await;

@@ -52,7 +52,7 @@ async fn an_append_repeated_at_a_host_that_does_not_own_the_stream_is_answered_w
         assert_eq!((seqs, duplicates), expected);
     }
     let other = EventInput { cause: Some("another".into()), ..input("x-1") };
-    let request = AppendRequest { stream: key("a"), events: vec![other], expected_seq: None };
+    let request = AppendRequest { stream: key("a"), events: vec![other], expected_seq: None, traceparent: None };
     assert_eq!(second.streams.append(request).await.unwrap_err().code(), Code::EVENT_ID_TAKEN);
     assert!(world.memory.read(|tables| tables.streams.dead.is_empty()), "it never lay on the doorstep");
 }

@@ -20,6 +20,7 @@ use crate::edge::method_label;
 use crate::error::ServerError;
 use both::Both;
 
+pub use crate::scrape::{Counted, Counting};
 pub use tables::{INBOX_METRICS, METRICS, OTHER_UNITS, PLUGIN_METRICS, SAGA_METRICS, SCRAPED, Table};
 
 /// Upper bounds of histograms in milliseconds: from a commit group to a retry an hour later. In seconds they are those of [`LONG`].

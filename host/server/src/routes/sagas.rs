@@ -306,6 +306,10 @@ pub(crate) async fn signal(
 ) -> Result<Response, Problem> {
     let requested = RequestedSaga::read(caller, &id, request.uri())?;
     name("name", &signal)?;
+    let mut span = RequestSpan::begin(&app, "signal", SpanKind::Internal, traceparent(request.headers()).as_deref());
+    span.set("waybill.tenant", requested.tenant.as_str());
+    span.set("waybill.saga.id", requested.id.as_str());
+    span.set("waybill.saga.signal", &signal);
     let key = idempotency_key::asked(&app, request.headers(), request.method(), request.uri())?;
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
@@ -317,6 +321,7 @@ pub(crate) async fn signal(
     let sagas = Arc::clone(service(&app)?);
     idempotency_key::run(&app, wanted, move |_| async move {
         let done = sagas.signal(&requested.tenant, &requested.id, &signal, data, requested.by(String::new())).await;
+        span.end(done.as_ref().err().map(SagaError::code));
         drop(share);
         Reply::json(StatusCode::OK, &SagaActed::from(requested.found(done)?))
     })
@@ -337,13 +342,18 @@ pub(crate) async fn reply(
     request: Request,
 ) -> Result<Response, Problem> {
     let requested = RequestedSaga::read(caller, &id, request.uri())?;
+    let mut span = RequestSpan::begin(&app, "reply", SpanKind::Internal, traceparent(request.headers()).as_deref());
     let Received { bytes, media, share } = body::read(&app, request, SAGA_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let asked: ReplyJson = decode::value(decode::utf8(&bytes)?)?;
     name("step", &asked.step)?;
+    span.set("waybill.tenant", requested.tenant.as_str());
+    span.set("waybill.saga.id", requested.id.as_str());
+    span.set("waybill.saga.step", &asked.step);
     let (step, way, attempt) = (asked.step.clone(), asked.direction, asked.attempt);
     let reply = StepReply { id: requested.id.clone(), step, way, attempt, result: asked.result()? };
     let done = service(&app)?.reply(&requested.tenant, reply).await;
+    span.end(done.as_ref().err().map(SagaError::code));
     drop(share);
     ok(&SagaActed::from(requested.found(done)?))
 }

@@ -87,7 +87,8 @@ pub(crate) async fn append(
     caller.0.admit(StreamRight::Append, &name)?;
     let (body, _share): (AppendBody, _) = body::large_json(&app, request, BULK_BODY_BYTES_MAX).await?;
     let tenant = caller.own(body.tenant.as_deref())?;
-    let asked = body.into_request(StreamKey { tenant, name }).map_err(ServiceError::from)?;
+    let mut asked = body.into_request(StreamKey { tenant, name }).map_err(ServiceError::from)?;
+    asked.traceparent = span.context(trace).map(Arc::from);
     span.describe("append", asked.events.len(), Some(asked.stream.tenant.as_str()));
     span.set("messaging.destination.name", asked.stream.name.as_str());
     let appended = service(&app)?.append(asked).await;

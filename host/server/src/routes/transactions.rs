@@ -55,7 +55,7 @@ pub(crate) async fn transact(State(app): State<App>, caller: Caller, request: Re
     }
     caller.admit(&mut messages, trace.as_deref())?;
     span.describe("transact", messages.len(), messages.first().and_then(|message| message.tenant.as_deref()));
-    let events = joint(&caller, asked.events)?;
+    let events = joint(&caller, asked.events, trace.as_deref())?;
     let wanted = match key {
         Some(key) => {
             let tenant = match idempotency_key::tenant_of(&messages)? {
@@ -93,12 +93,14 @@ fn answer(done: &TransactionDone) -> Result<Reply, Problem> {
 }
 
 /// Events as they are appended: each to a stream that the caller may append to.
-fn joint(caller: &Caller, events: Vec<JointEventBody>) -> Result<Vec<JointEvent>, Problem> {
+fn joint(caller: &Caller, events: Vec<JointEventBody>, traceparent: Option<&str>) -> Result<Vec<JointEvent>, Problem> {
+    let traceparent: Option<Arc<str>> = traceparent.map(Arc::from);
     let read = |mut body: JointEventBody| -> Result<JointEvent, Problem> {
         let tenant = caller.own(body.tenant.take().as_deref())?;
         let (name, expected_seq, event) = body.into_parts()?;
         caller.0.admit(StreamRight::Append, &name)?;
-        Ok(JointEvent { stream: StreamKey { tenant, name }, event, expected_seq })
+        let stream = StreamKey { tenant, name };
+        Ok(JointEvent { stream, event, expected_seq, traceparent: traceparent.clone() })
     };
     let placed = |(index, body): (usize, JointEventBody)| {
         read(body).map_err(|mut problem: Problem| {

@@ -17,7 +17,7 @@ pub(super) async fn ask(app: &Inner) -> Option<(InboxStats, Vec<SourceView>)> {
     Some((stats.ok()?, sources))
 }
 
-pub(super) fn write(page: &mut Page<'_>, stats: &InboxStats, sources: &[SourceView], now: UnixMillis) {
+pub(super) fn write(page: &mut Page, stats: &InboxStats, sources: &[SourceView], now: UnixMillis) {
     let (contexts, consumers) = (&stats.contexts, &stats.consumers);
     waiters(page, contexts, now, ["waybill_inbox_unprocessed", "waybill_inbox_oldest_unprocessed_seconds"], |row| {
         row.unprocessed
@@ -46,10 +46,10 @@ fn flag(is_set: bool) -> f64 {
 
 /// A count and the age of the oldest, by context.
 fn waiters(
-    page: &mut Page<'_>,
+    page: &mut Page,
     contexts: &[ContextStats],
     now: UnixMillis,
-    [count, oldest]: [&str; 2],
+    [count, oldest]: [&'static str; 2],
     of: fn(&ContextStats) -> Waiters,
 ) {
     let counts = contexts.iter().map(|row| (vec![("context", row.context.as_str())], of(row).count as f64));
@@ -61,7 +61,7 @@ fn waiters(
     page.family(oldest, ages);
 }
 
-fn depths(page: &mut Page<'_>, consumers: &[ConsumerStats]) {
+fn depths(page: &mut Page, consumers: &[ConsumerStats]) {
     let states = |row: &ConsumerStats| {
         [
             ("in_hand", row.in_hand),
@@ -77,7 +77,7 @@ fn depths(page: &mut Page<'_>, consumers: &[ConsumerStats]) {
     page.family("waybill_inbox_depth", lines);
 }
 
-fn bringers(page: &mut Page<'_>, sources: &[SourceView]) {
+fn bringers(page: &mut Page, sources: &[SourceView]) {
     let lines = |value: fn(&SourceView) -> Option<f64>| {
         sources.iter().filter_map(move |view| Some((vec![("source", view.name.as_str())], value(view)?)))
     };
@@ -109,8 +109,9 @@ mod tests {
                 ..ConsumerStats::default()
             }],
         };
-        let mut text = String::new();
-        write(&mut Page { text: &mut text }, &stats, &[], UnixMillis(3_500));
+        let (mut page, mut text) = (Page::default(), String::new());
+        write(&mut page, &stats, &[], UnixMillis(3_500));
+        page.0.iter().for_each(|counted| counted.write(&mut text));
         for line in [
             "waybill_inbox_unprocessed{context=\"sales\"} 3",
             "waybill_inbox_oldest_unprocessed_seconds{context=\"sales\"} 2.5",

@@ -8,6 +8,7 @@ use waybill_core::saga::state::SagaState;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
+use waybill_testkit::fake_tracer::FakeTracer;
 use waybill_testkit::memory_host::{InMemoryHost, ORDER};
 
 use crate::support::{Answer, Api, NOW_TEXT, get, host, host_with, parts, post, send, token, with};
@@ -298,6 +299,30 @@ async fn signals_and_replies_carry_json_as_it_is() {
     api.host.until_waiting("default", "e", "reply").await;
     assert_eq!(api.post(&format!("{S}/e/replies"), undone).await.status, 200);
     api.host.until_saga("default", "e", SagaState::Cancelled).await;
+}
+
+#[tokio::test]
+async fn signals_and_replies_are_part_of_the_trace_of_whoever_sends_them() {
+    const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let (host, tracer) = (host().await, FakeTracer::recording());
+    host.define("name = \"waits\"\nversion = 1\n[[steps]]\nname = \"paid\"\naction = \"wait:paid\"\n").await;
+    host.begin("waits", "default", "a").await;
+    host.until_waiting("default", "a", "signal:paid").await;
+    let parts = parts(&host, &Arc::default(), None, Limits::default());
+    let router = Server::new(Parts { tracer: Some(Arc::new(tracer.clone())), ..parts }).router();
+    for (path, body) in [("a/signals/paid", ""), ("gone/replies", r#"{"step":"book","output":1}"#)] {
+        send(&router, with(post(&format!("{S}/{path}"), body), "traceparent", CALLER)).await;
+    }
+    let spans = tracer.ended();
+    let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("{name}: {spans:#?}"));
+    let (signal, reply) = (of("signal"), of("reply"));
+    assert_eq!((signal.parent.as_deref(), signal.failed.as_deref()), (Some(CALLER), None));
+    assert_eq!(signal.attributes["waybill.saga.signal"], "paid");
+    assert_eq!((reply.parent.as_deref(), reply.failed.as_deref()), (Some(CALLER), Some("SAGA.NOT_FOUND")));
+    assert_eq!(
+        (reply.attributes["waybill.saga.id"].as_str(), reply.attributes["waybill.saga.step"].as_str()),
+        ("gone", "book")
+    );
 }
 
 #[tokio::test]

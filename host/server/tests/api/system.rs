@@ -116,6 +116,24 @@ async fn metrics_show_depths_holds_and_transports() {
 }
 
 #[tokio::test]
+async fn what_metrics_counts_is_counted_for_exports_as_long_as_the_server_is_there() {
+    let host = host().await;
+    host.send(of("acme", NewMessage { topic: "bus:a".to_owned(), ..message("a") })).await;
+    let server = Server::new(parts(&host, &Arc::default(), None, Limits::default()));
+    let (router, counting) = (server.router(), server.counting());
+    let page = send(&router, get("/metrics")).await.text;
+    let counted = counting.count().await;
+    let names: Vec<&str> = counted.iter().map(|counted| counted.name).collect();
+    let shown: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert_eq!(names, shown, "the same families");
+    assert!(counted.iter().all(|counted| !counted.help.is_empty()), "{counted:?}");
+    let depth = counted.iter().find(|counted| counted.name == "waybill_outbox_depth").unwrap();
+    assert!(depth.series.iter().any(|(labels, _)| labels.contains(&("tenant", "acme".to_owned()))), "{depth:?}");
+    drop((server, router));
+    assert!(counting.count().await.is_empty(), "it holds nothing of the host");
+}
+
+#[tokio::test]
 async fn requests_are_counted_by_template_and_never_by_address() {
     let handle = waybill_server::metrics::install(&[&[("tx_replay_total", "Dead letters replayed.")]], None).unwrap();
     assert!(waybill_server::metrics::install(&[], None).is_err(), "a second recorder was installed");

@@ -188,7 +188,7 @@ async fn until(making: &Making, path: &str, answer: Value) {
 /// needs a broker that refuses.
 pub async fn put(making: &mut Making, store: &SurrealStore) {
     let other = Event { cause: Some("another one".into()), ..event("door-1") };
-    let other = Append { stream: stream("golden.door"), events: vec![admitted(other, true)] };
+    let other = Append::new(stream("golden.door"), vec![admitted(other, true)]);
     let appends = [append("golden.door", &["door-1", "door-2"]), other].map(|append| (SHARD, Arc::new(append)));
     store.append_at_door(&appends).await.unwrap();
     store.append_exact(&exact("golden.noted", &["noted-1"], 0), T0).await.unwrap().unwrap();

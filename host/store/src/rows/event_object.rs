@@ -37,7 +37,7 @@ pub fn append(key: &DoorKey, fields: &Object, of_event: &Object) -> Result<Appen
     let event = event(of_event, UnixMillis(key.nanos / 1_000_000))?;
     let is_indexed = bool_of(fields.get("caller_id")).unwrap_or(true);
     let events = vec![admitted(event, &stream.name, is_indexed)?];
-    Ok(Append { stream, events })
+    Ok(Append::new(stream, events))
 }
 
 /// A chunk as the function puts it at the end of a stream, with one event.

@@ -76,7 +76,7 @@ async fn an_event_commits_with_the_business_row() {
     let answers: Vec<_> =
         sql(&store, &text).await.unwrap().into_iter().map(|answer| to_json(answer).unwrap()).collect();
     assert!(answers.contains(&serde_json::json!({ "id": "mine" })), "{answers:?}");
-    let wanted = Append { stream: stream("a"), events: vec![admitted(full_event("mine"), true)] };
+    let wanted = Append::new(stream("a"), vec![admitted(full_event("mine"), true)]);
     assert_eq!(lying(&store, SHARD).await, [Arc::new(wanted)]);
 }
 
@@ -306,6 +306,6 @@ async fn an_event_of_a_business_table_can_append() {
 async fn a_call_has_the_content_that_the_api_would_give_it() {
     let store = memory().await;
     sql(&store, &format!("RETURN {}", call_of("a", "x"))).await.unwrap();
-    let wanted = Append { stream: stream("a"), events: vec![admitted(event("x"), true)] };
+    let wanted = Append::new(stream("a"), vec![admitted(event("x"), true)]);
     assert_eq!(lying(&store, SHARD).await, [Arc::new(wanted)]);
 }

@@ -106,7 +106,7 @@ fn comes_back<T: PartialEq + std::fmt::Debug>(
 #[test]
 fn what_is_packed_comes_back_and_a_flipped_bit_is_found() {
     let events = vec![admitted(full_event("full"), true), admitted(event("plain"), false)];
-    let packed = Append { stream: StreamKey { tenant: tenant("Größe"), ..stream("a/b") }, events };
+    let packed = Append::new(StreamKey { tenant: tenant("Größe"), ..stream("a/b") }, events);
     comes_back(&packed, encode_append(&packed).unwrap(), decode_append);
 
     let part = |tenant_of: &str, from, to| FeedPart {

@@ -157,9 +157,13 @@ pub async fn append_in_tx(
     limits: &EventLimits,
 ) -> Result<AppendedInTx, BusinessError> {
     let now = UnixMillis(tx.store.door_nanos().await? / 1_000_000);
-    let AppendRequest { stream, events, mut expected_seq } = request;
-    let asked =
-        events.into_iter().map(|event| JointEvent { stream: stream.clone(), event, expected_seq: expected_seq.take() });
+    let AppendRequest { stream, events, mut expected_seq, traceparent } = request;
+    let asked = events.into_iter().map(|event| JointEvent {
+        stream: stream.clone(),
+        event,
+        expected_seq: expected_seq.take(),
+        traceparent: traceparent.clone(),
+    });
     let sorted = sort(asked.collect(), (tx.store.shards(), now), |_, stream, input| {
         let is_indexed = input.id.is_some();
         let id = input.id.clone().map_or_else(|| EventId::new(Ulid::new().to_string()), Ok)?;

@@ -95,7 +95,7 @@ fn events(ids: &[&str], expected_seq: Option<u64>) -> AppendRequest {
         content_type: None,
         body: Body::None,
     };
-    AppendRequest { stream: stream(), events: ids.iter().map(event).collect(), expected_seq }
+    AppendRequest { stream: stream(), events: ids.iter().map(event).collect(), expected_seq, traceparent: None }
 }
 
 async fn last(store: &SurrealStore) -> u64 {

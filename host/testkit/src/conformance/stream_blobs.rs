@@ -138,7 +138,7 @@ async fn bare(store: &impl Store, of: &StreamKey) -> Arc<Chunk> {
 pub async fn a_large_payload_of_an_exact_append_is_written_once_and_adopted_where_it_is(store: &impl Store) {
     let of = stream("a");
     let events = vec![admitted(large("l-1"), true), admitted(event("s-2"), true)];
-    let append = Append { stream: of.clone(), events: events.clone() };
+    let append = Append::new(of.clone(), events.clone());
     let exact = ExactAppend::new(append, 0, 1);
     assert_eq!(store.append_exact(&exact, T0).await.unwrap().unwrap().seqs, [1, 2]);
     assert!(store.append_exact(&exact, T0).await.unwrap().unwrap().is_repeat, "it is the same by its content");

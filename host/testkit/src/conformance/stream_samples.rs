@@ -75,7 +75,7 @@ pub fn admitted(event: Event, is_indexed: bool) -> NewEvent {
 
 /// Events with ids that callers chose.
 pub fn append(to: &str, ids: &[&str]) -> Append {
-    Append { stream: stream(to), events: ids.iter().map(|id| admitted(event(id), true)).collect() }
+    Append::new(stream(to), ids.iter().map(|id| admitted(event(id), true)).collect())
 }
 
 pub fn exact(to: &str, ids: &[&str], expected: u64) -> ExactAppend {

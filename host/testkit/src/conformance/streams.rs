@@ -93,7 +93,7 @@ fn mixed() -> Append {
     let of = StreamKey { tenant: tenant("Größe & Söhne"), name: name("task.node.n-1") };
     let large = Event { body: Body::Bytes(vec![7; 200_000].into()), ..event("large") };
     let events = vec![admitted(full_event("full"), true), admitted(event("plain"), false), admitted(large, false)];
-    Append { stream: of, events }
+    Append::new(of, events)
 }
 
 pub async fn events_on_the_doorstep_come_back_in_order_with_all_that_they_say(store: &impl Store) {

@@ -109,7 +109,7 @@ fn table_row(row: &Row, no_attempts: bool) -> TableRow {
         causation_id: None,
         reply_to: None,
         occurred_at: None,
-        attributes: Vec::new(),
+        attributes: row.attributes.clone(),
     };
     TableRow {
         token: Bytes::from(row.id.to_string()),

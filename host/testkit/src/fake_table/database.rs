@@ -34,6 +34,8 @@ pub struct Row {
     pub error: Option<transport::Fault>,
     /// Why it can't be a message.
     pub broken: Option<transport::Fault>,
+    /// What its message says beside its columns.
+    pub attributes: Vec<(String, String)>,
 }
 
 /// What goes wrong, once.
@@ -121,6 +123,7 @@ impl Database {
             due: Instant::now(),
             error: None,
             broken: None,
+            attributes: Vec::new(),
         };
         change(&mut row);
         state.rows.insert(row.id, row.clone());

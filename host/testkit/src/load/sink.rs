@@ -19,7 +19,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 /// Headers of one request; a delivery has about twenty.
 const HEADERS_MAX: usize = 64;
 /// A request larger than this ends its connection. Bytes.
-const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A running sink. Dropping it closes its port and its connections.
 pub struct Sink {

@@ -126,10 +126,8 @@ impl World {
         if let Some(event) = &mut event {
             event.id = EventId::new("probe").unwrap();
         }
-        waybill_core::streams::records::Append {
-            stream: self.setup.stream(stream).clone(),
-            events: event.into_iter().collect(),
-        }
+        let events = event.into_iter().collect();
+        waybill_core::streams::records::Append::new(self.setup.stream(stream).clone(), events)
     }
 
     /// What is due is committed, or lost.

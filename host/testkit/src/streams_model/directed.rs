@@ -58,7 +58,7 @@ fn append(name: &str, events: &[&str], is_indexed: bool) -> Arc<Append> {
         };
         event.admit(&stream(name).name, &EventLimits::default(), is_indexed).unwrap()
     });
-    Arc::new(Append { stream: stream(name), events: events.collect() })
+    Arc::new(Append::new(stream(name), events.collect()))
 }
 
 impl Scene {

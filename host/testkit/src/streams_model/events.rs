@@ -131,6 +131,6 @@ impl World {
 
     pub(super) fn append_of(&self, stream: usize, ids: &[Id]) -> Arc<Append> {
         let events = ids.iter().map(|id| self.ledger.events[*id].packed.clone().unwrap());
-        Arc::new(Append { stream: self.setup.stream(stream).clone(), events: events.collect() })
+        Arc::new(Append::new(self.setup.stream(stream).clone(), events.collect()))
     }
 }

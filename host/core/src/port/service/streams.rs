@@ -79,6 +79,8 @@ pub struct AppendRequest {
     pub events: Vec<EventInput>,
     /// Only if the stream ends at this number; 0 = it has never had an event.
     pub expected_seq: Option<u64>,
+    /// Trace context of who asks, for the commit's span: it isn't stored.
+    pub traceparent: Option<Arc<str>>,
 }
 
 /// What became of an append. Either way it is durable.

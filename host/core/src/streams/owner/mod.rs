@@ -238,6 +238,11 @@ impl StreamOwner {
         !self.relays.is_seeking(stream) || !self.is_rule_kept(Rule::UpkeepApartFromSeek)
     }
 
+    /// The appends in the commit that is out that came straight here.
+    pub fn committing(&self) -> impl Iterator<Item = &Append> {
+        self.flight.iter().flat_map(|flight| &flight.directs).map(|direct| &*direct.append)
+    }
+
     /// What the commit that is out publishes once it is known to be in: for a mutation of the model, which doesn't wait.
     pub fn unpublished(&self) -> Option<&Published> {
         self.flight.as_ref()?.published.as_ref()

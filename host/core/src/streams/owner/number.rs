@@ -177,7 +177,7 @@ impl StreamOwner {
 
     /// All of it, or nothing where one of its ids is another one's.
     fn number_direct(&mut self, direct: Direct, chunk: &mut Chunk, found: &PassFound, draft: &mut Draft) {
-        let Append { stream, events } = direct.append.as_ref();
+        let Append { stream, events, .. } = direct.append.as_ref();
         let mut own = BTreeMap::new();
         let taken = events.iter().position(|event| {
             let is_other = matches!(self.prior(stream, event, found, draft), Prior::Other);

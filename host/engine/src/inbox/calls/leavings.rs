@@ -18,6 +18,7 @@ use waybill_core::saga::machine::{MessagePlace, message_id};
 use waybill_core::streams::wire::LeftEvent;
 
 use super::Caller;
+use crate::spans;
 use crate::streams::left::left;
 
 /// Processed with what was left, or a failed attempt that says what is wrong with it.
@@ -80,8 +81,9 @@ fn checked(caller: &Caller, call: &Call, left_behind: LeftBehind) -> Result<Leav
         Ok(SagaDoorItem::Signal { key, name: signal.name, data: signal.data, by })
     });
     let key = super::http::idempotency_key(&caller.consumer.name, &call.message.id);
-    let events =
-        left(&caller.shared.context, &call.message.tenant, &key, left_behind.events).map_err(|refused| refused.1)?;
+    let of_call = (key.as_str(), spans::context_of(&call.message.headers));
+    let events = left(&caller.shared.context, &call.message.tenant, of_call, left_behind.events);
+    let events = events.map_err(|refused| refused.1)?;
     Ok(Leavings { messages, sagas: sagas.collect::<Result<Vec<_>, _>>()?, events })
 }
 

@@ -9,7 +9,7 @@ use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::inbox::owner::{Settle, SettleAs};
 use waybill_core::inbox::settings::SourceId;
 use waybill_core::port::source::{Disposition, OpenSource, Pulled, Source, SourceSettlement};
-use waybill_core::port::trace::{SpanKind, SpanStart, Tracer};
+use waybill_core::port::trace::Tracer;
 use waybill_core::time::Now;
 
 use super::place::{Beside, Phase, pause};
@@ -251,18 +251,11 @@ impl Actor {
 
 /// The span of a pull that brought something.
 fn received(tracer: &Arc<dyn Tracer>, source: &str, pulled: &Pulled, took: Duration) {
-    if pulled.deliveries.is_empty() {
-        return;
+    let deliveries = &pulled.deliveries;
+    if !deliveries.is_empty() {
+        let contexts = deliveries.iter().filter_map(|delivery| spans::context_of(&delivery.headers));
+        spans::received(tracer, source, contexts, deliveries.len(), took);
     }
-    let contexts = pulled.deliveries.iter().filter_map(|delivery| spans::context_of(&delivery.headers));
-    let start = SpanStart::new("receive", SpanKind::Consumer).of(source).of_several(contexts);
-    let mut span = tracer.start(SpanStart { began_before: took, ..start });
-    if span.is_recorded() {
-        spans::messaging(span.as_mut(), "receive", "receive");
-        span.set("messaging.batch.message_count", pulled.deliveries.len().into());
-        span.set("waybill.source", source.to_owned().into());
-    }
-    span.end();
 }
 
 fn settlement(order: &Settle) -> SourceSettlement {

@@ -48,7 +48,7 @@ fn events(context: &Context, call: &Call, events: Vec<StreamEvent>) -> Result<Jo
     let (of, read) = (&call.context, read.collect::<Result<Vec<_>, _>>()?);
     let tenant = Tenant::new(&of.tenant).map_err(|error| refused(error.code(), error.to_string()))?;
     let key = of.idempotency_key(call.reference.way.direction());
-    left(context, &tenant, &key, read).map_err(|(code, reason)| refused(code, reason))
+    left(context, &tenant, (&key, of.traceparent.as_deref()), read).map_err(|(code, reason)| refused(code, reason))
 }
 
 /// A message as it is enqueued. Without an id of its own it has one made of the call's key and its place, so that a repeat of

@@ -117,7 +117,9 @@ impl Actor {
                 }
                 let time = entry.send_timeout;
                 let span = tracer.as_ref().map(|tracer| relayed(tracer, name.as_str(), &entry, &sends));
-                let called = transport_call::call_through(&serving, &entry, number, deliveries, time).await;
+                let context = span.as_ref().filter(|span| span.is_recorded()).map(|span| span.traceparent());
+                let called =
+                    transport_call::call_through(&serving, &entry, number, deliveries, (time, context)).await;
                 trace::finish(span, called.error.as_ref().map(|error| error.fault.code.as_str()));
                 if let Some(error) = &called.error {
                     tracing::warn!(transport = &*entry.name, relay = name.as_str(), kind = ?error.kind, code = error.fault.code, reason = error.fault.reason, "a call to a transport failed");

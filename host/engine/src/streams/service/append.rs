@@ -36,10 +36,10 @@ impl Streams {
     }
 
     async fn take_append(&self, request: AppendRequest) -> Result<Appended, ServiceError> {
-        let AppendRequest { stream, events, expected_seq } = request;
+        let AppendRequest { stream, events, expected_seq, traceparent } = request;
         let events = self.admit(&stream, events, true)?;
         let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
-        let append = Append { stream, events };
+        let append = Append { stream, events, traceparent };
         let _room = self.take_room(&append)?;
         match expected_seq {
             Some(expected) => self.append_exact(append, expected, ids).await,

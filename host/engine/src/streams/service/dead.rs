@@ -107,7 +107,7 @@ impl Streams {
                 let number = lane_of(&delivery, limits.lanes);
                 // Nobody closes it.
                 let _turn = state.lane(number, limits.calls_per_lane).acquire_owned().await;
-                let called = transport_call::call(entry, number, vec![delivery], entry.send_timeout).await;
+                let called = transport_call::call(entry, number, vec![delivery], entry.send_timeout, None).await;
                 called.fates.into_iter().next()
             }
         };

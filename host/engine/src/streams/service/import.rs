@@ -32,7 +32,7 @@ impl Streams {
         let events = events.into_iter().map(|event| event.event).collect();
         // Their ids aren't looked up: the numbers tell whether they were imported before.
         let events = self.admit(stream, events, false)?;
-        let append = Append { stream: stream.clone(), events };
+        let append = Append::new(stream.clone(), events);
         // What is missing before the first event of all was trimmed: there a cursor is refused, and nothing has to be guessed.
         let trimmed = if head.last == 0 { skips.first().copied().unwrap_or(0) } else { 0 };
         let left_out = skips.iter().sum::<u64>().saturating_sub(trimmed);

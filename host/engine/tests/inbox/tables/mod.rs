@@ -7,11 +7,13 @@
 //! | `crashes` | hosts that die while they send |
 //! | `reload` | tables that are replaced, come and go while a host runs |
 //! | `alerts` | what readiness says |
+//! | `traces` | spans of rows |
 
 mod alerts;
 mod crashes;
 mod flow;
 mod reload;
+mod traces;
 mod trouble;
 
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::ids::SourceName;
 use waybill_core::inbox::direct::DirectRecord;
-use waybill_engine::{DirectConfig, TableConfig};
+use waybill_engine::{DirectConfig, EngineConfig, TableConfig};
 use waybill_testkit::fake_table::{Database, FakeTable, Status};
 
 use crate::support::*;
@@ -51,6 +53,16 @@ impl Tables {
     }
 
     fn launch(&self, name: &str, table: &Arc<FakeTable>, change: impl FnOnce(&mut TableConfig)) -> Host {
+        self.launch_with(name, table, change, |_| {})
+    }
+
+    fn launch_with(
+        &self,
+        name: &str,
+        table: &Arc<FakeTable>,
+        change: impl FnOnce(&mut TableConfig),
+        change_engine: impl FnOnce(&mut EngineConfig),
+    ) -> Host {
         let mut config = self.config(table);
         change(&mut config);
         let direct = DirectConfig {
@@ -59,7 +71,10 @@ impl Tables {
             tables: vec![Arc::new(config)],
         };
         let inbound = self.world.inbound(Vec::new(), Vec::new());
-        self.world.launch(name, inbound, |config| config.direct = direct)
+        self.world.launch(name, inbound, |config| {
+            config.direct = direct;
+            change_engine(config);
+        })
     }
 
     async fn until_published(&self, rows: &[u64]) {

@@ -160,7 +160,7 @@ impl Host {
         expected_seq: Option<u64>,
     ) -> Result<Appended, ServiceError> {
         let events = ids.iter().map(|id| input(id)).collect();
-        self.streams.append(AppendRequest { stream: key(name), events, expected_seq }).await
+        self.streams.append(AppendRequest { stream: key(name), events, expected_seq, traceparent: None }).await
     }
 
     pub async fn subscribe(&self, what: Subscribed, start: Start) -> Reader {

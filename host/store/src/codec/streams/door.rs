@@ -32,7 +32,7 @@ pub fn decode_append(bytes: &Bytes) -> Result<Append, CodecError> {
         let (is_indexed, digest) = (decoder.bool()?, digest(decoder.bytes()?)?);
         events.push(event(is_indexed, digest, bytes.slice_ref(decoder.bytes()?))?);
     }
-    Ok(Append { stream, events })
+    Ok(Append::new(stream, events))
 }
 
 /// An event with what its envelope says.

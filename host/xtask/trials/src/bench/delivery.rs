@@ -21,17 +21,18 @@ const SINGLE_CLIENTS: usize = 16;
 /// A host from which nothing comes for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub async fn in_batches(bench: &Bench, messages: u64) -> Result<Figure> {
-    through(bench, messages, BATCH, BATCH_CLIENTS).await
+/// W1b on a host with this configuration.
+pub async fn in_batches(bench: &Bench, messages: u64, config: &str) -> Result<Figure> {
+    through(bench, messages, (BATCH, BATCH_CLIENTS), config).await
 }
 
 pub async fn one_by_one(bench: &Bench, messages: u64) -> Result<Figure> {
-    through(bench, messages, 1, SINGLE_CLIENTS).await
+    through(bench, messages, (1, SINGLE_CLIENTS), "").await
 }
 
-async fn through(bench: &Bench, messages: u64, size: u64, clients: usize) -> Result<Figure> {
+async fn through(bench: &Bench, messages: u64, (size, clients): (u64, usize), config: &str) -> Result<Figure> {
     let sink = Sink::start(false).await.context("starting the sink")?;
-    let mut host = Measured::start(bench, "").await?;
+    let mut host = Measured::start(bench, config).await?;
     let bodies = batches(&Plan::new(sink.url("orders")), 0, messages, size);
     host.mark()?;
     let began = Instant::now();

@@ -27,6 +27,7 @@ mod saga;
 mod seen;
 mod store;
 mod table;
+mod traced;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ use table::Report;
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
-    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w10 w11 w12          event streams\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  \
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w10 w11 w12          event streams\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  cargo xtask bench otel --rounds 9      what telemetry costs\n  \
     cargo xtask bench seen --millions 1 --seconds 20 --form random   a small run of what takes hours")]
 pub struct Arguments {
     /// Workloads; all if none is named
@@ -113,6 +114,8 @@ pub enum Workload {
     W11,
     /// Events as they come, to 1, 100 and 1,000 subscribers, beside Redis Streams and JetStream
     W12,
+    /// W1b without telemetry, and with it exported to a receiver that throws it away, no trace and every trace recorded (only when named)
+    Otel,
     /// Ten million messages through one data directory (only when named: it takes minutes)
     Endurance,
     /// A good transport beside each hostile behaviour of `tests/guests` (only when named)
@@ -164,6 +167,7 @@ impl Workload {
             Self::W10 => &append::PARTS,
             Self::W11 => &replay::PARTS,
             Self::W12 => &live::PARTS,
+            Self::Otel => &traced::PARTS,
             Self::Endurance | Self::Hostile | Self::Seen => &[],
         };
         parts.iter().map(|(name, side)| ((*name).to_owned(), *side)).collect()
@@ -172,7 +176,7 @@ impl Workload {
     /// Messages or sagas of one run: some seconds on two cores.
     fn messages(self) -> u64 {
         match self {
-            Self::W1b => 200_000,
+            Self::W1b | Self::Otel => 200_000,
             Self::W1s => 100_000,
             Self::W3 => 200_000,
             Self::W1r => 2_000,
@@ -288,7 +292,8 @@ impl Bench {
     /// One run of one side.
     async fn measure(&self, name: &str, side: Side, messages: u64) -> Result<Figure> {
         match (name, side) {
-            ("W1b", Side::Waybill) => delivery::in_batches(self, messages).await,
+            ("W1b", Side::Waybill) => delivery::in_batches(self, messages, "").await,
+            (name, Side::Waybill) if name.starts_with("W1b otel ") => traced::measure(self, name, messages).await,
             ("W1s", Side::Waybill) => delivery::one_by_one(self, messages).await,
             ("W1r", Side::Waybill) => latency::trickle(self, messages).await,
             ("W1b" | "W1s", Side::Native) => native::post(messages).await,
