@@ -33,7 +33,8 @@ const ARE_YOU_THERE: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 255, 255]
 pub struct Options {
     /// Lines added to its configuration.
     pub config: String,
-    /// Whether it has a second port where the user `waybill` logs in by the password `secret`: PLAIN and SCRAM.
+    /// Whether it has a second port where the user `waybill` logs in by the password `secret`: PLAIN and SCRAM. Who has logged in by
+    /// SCRAM-SHA-512 has to do so anew behind four seconds.
     pub sasl: bool,
 }
 
@@ -213,6 +214,7 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
         let _ = write!(
             config,
             "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+             listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms=4000\n\
              listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_waybill=\"secret\";\n\
              listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;\n\
              listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"
