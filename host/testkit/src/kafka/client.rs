@@ -37,7 +37,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub(super) async fn of(server: String) -> io::Result<Self> {
+    pub(crate) async fn of(server: String) -> io::Result<Self> {
         Ok(Self { server, jars: JARS.folder().await? })
     }
 
