@@ -1,5 +1,6 @@
 //! The bundled plugins keep the contract: they pass the suites that authors run.
 
+use std::io::Write as _;
 use std::sync::LazyLock;
 
 use serde_json::json;
@@ -99,26 +100,49 @@ async fn noop_passes() {
     passes("noop", World::Transport, &[], &beside).await;
 }
 
+/// The machine's server, and the one that is pinned. Where that can't be had, the run says so.
+async fn nats_servers() -> Vec<nats::Server> {
+    let mut all = vec![nats::Server::start().await.unwrap()];
+    match nats::pinned().await {
+        Ok(program) => {
+            let options = nats::Options { program: Some(program), ..nats::Options::default() };
+            all.push(nats::Server::start_with(options).await.unwrap());
+        }
+        Err(error) => say(&format!("NATS is tested in one version alone: {error}")),
+    }
+    for server in &all {
+        say(&format!("against {}", server.version().await.unwrap()));
+        let mut client = server.client().await.unwrap();
+        client.create_stream("SUITE", &["suite.>"], &serde_json::json!({})).await.unwrap();
+    }
+    all
+}
+
+/// To stderr itself, which the test harness doesn't capture. Without a stderr there is nobody to tell.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Against each version that there is: two seconds more for the second one.
 #[tokio::test(flavor = "multi_thread")]
-async fn nats_passes_against_a_real_server() {
-    let server = nats::Server::start().await.unwrap();
-    let mut client = server.client().await.unwrap();
-    client.create_stream("SUITE", &["suite.>"], &serde_json::json!({})).await.unwrap();
-    let case = format!(
-        r#"
-        [case]
-        name = "publishes"
-        config = {{ servers = ["nats://${{peer}}"], stream = "SUITE" }}
-        [peer]
-        protocol = "external"
-        address = "{}"
-        [[message]]
-        destination = "suite.messages"
-        expect = "ack"
-        "#,
-        server.url().trim_start_matches("nats://")
-    );
-    passes("nats", World::Transport, &[&case], &["outcomes-in-order"]).await;
+async fn nats_passes_against_real_servers() {
+    for server in nats_servers().await {
+        let case = format!(
+            r#"
+            [case]
+            name = "publishes"
+            config = {{ servers = ["nats://${{peer}}"], stream = "SUITE" }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            [[message]]
+            destination = "suite.messages"
+            expect = "ack"
+            "#,
+            server.url().trim_start_matches("nats://")
+        );
+        passes("nats", World::Transport, &[&case], &["outcomes-in-order"]).await;
+    }
 }
 
 /// A queue that keeps the newest messages only: the check on memory alone sends more than a server should have to keep.
@@ -264,30 +288,30 @@ async fn kafka_passes_against_a_real_server() {
 
 /// Through a consumer of the source's own, so that each check finds everything again.
 #[tokio::test(flavor = "multi_thread")]
-async fn nats_source_passes_against_a_real_server() {
-    let server = nats::Server::start().await.unwrap();
-    let mut client = server.client().await.unwrap();
-    client.create_stream("SUITE", &["suite.>"], &serde_json::json!({})).await.unwrap();
-    for payload in ["one", "two"] {
-        client.publish("suite.messages", payload.as_bytes()).await.unwrap();
+async fn nats_source_passes_against_real_servers() {
+    for server in nats_servers().await {
+        let mut client = server.client().await.unwrap();
+        for payload in ["one", "two"] {
+            client.publish("suite.messages", payload.as_bytes()).await.unwrap();
+        }
+        let case = format!(
+            r#"
+            [case]
+            name = "brings both"
+            config = {{ servers = ["nats://${{peer}}"], stream = "SUITE" }}
+            [peer]
+            protocol = "external"
+            address = "{}"
+            [[delivery]]
+            topic = "suite.messages"
+            payload = "one"
+            [[delivery]]
+            payload = "two"
+            "#,
+            server.url().trim_start_matches("nats://")
+        );
+        passes("nats-source", World::Source, &[&case], &[]).await;
     }
-    let case = format!(
-        r#"
-        [case]
-        name = "brings both"
-        config = {{ servers = ["nats://${{peer}}"], stream = "SUITE" }}
-        [peer]
-        protocol = "external"
-        address = "{}"
-        [[delivery]]
-        topic = "suite.messages"
-        payload = "one"
-        [[delivery]]
-        payload = "two"
-        "#,
-        server.url().trim_start_matches("nats://")
-    );
-    passes("nats-source", World::Source, &[&case], &[]).await;
 }
 
 /// Messages that wait at the peer of a source whose acknowledgements count: the suite takes some off, and the case's own check the rest.

@@ -169,6 +169,82 @@ async fn one_logs_in_by_each_mechanism_and_a_wrong_password_is_denied() {
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "KAFKA.LOST"), "{error:?}");
 }
 
+/// The administrator gives the user another password while the transport serves. Some ten seconds, mostly of waiting.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_was_changed_holds_the_transport_until_it_has_the_new_one() {
+    let server = Server::shared().await.unwrap();
+    let client = server.client().await.unwrap();
+    let url = format!("127.0.0.1:{}", server.sasl_port());
+    let with = |password: &str| {
+        let config = json!({ "servers": [url], "sasl": "scram-sha-512" });
+        transport::grant(settings(config), &[("user", "rotated"), ("password", password)])
+    };
+    client.run("password", &["rotated", "the-first"]).await.unwrap();
+    let serves = open(with("the-first")).await.unwrap();
+    assert_eq!(acknowledged(&send(&serves, batch(0, 3, "rotated")).await), 3);
+    client.run("password", &["rotated", "the-second"]).await.unwrap();
+    let (mut sent, mut denied) = (3, None);
+    for _ in 0..200 {
+        match transport::try_send(&serves, batch(sent, sent + 1, "rotated")).await {
+            // The login is good until it ends.
+            Ok(outcomes) => {
+                assert_eq!(acknowledged(&outcomes), 1, "nothing is burned: {outcomes:?}");
+                sent += 1;
+            }
+            Err(error) if error.kind == ErrorKind::Unavailable => assert!(!error.fault.maybe_delivered, "{error:?}"),
+            Err(error) => {
+                denied = Some(error);
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let denied = denied.expect("the password isn't good any more");
+    let fault = &denied.fault;
+    assert_eq!((denied.kind, fault.code.as_str(), fault.maybe_delivered), (ErrorKind::Denied, "KAFKA.AUTH", false));
+    let goes_on = open(with("the-second")).await.unwrap();
+    assert_eq!(acknowledged(&send(&goes_on, batch(sent, sent + 3, "rotated")).await), 3);
+    let all = client.read("rotated", i32::MAX as usize).await.unwrap();
+    let ids: Vec<&str> = all.iter().filter_map(|record| record.header("id")).collect();
+    let distinct: HashSet<&str> = ids.iter().copied().collect();
+    assert_eq!((distinct.len() as u64, ids.len() as u64), (sent + 3, sent + 3), "each is there, once");
+}
+
+/// What a quota doesn't let through now waits as long as the server asks, and goes then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_makes_sends_slower_and_nothing_fails() {
+    let server = Server::shared().await.unwrap();
+    let client = server.client().await.unwrap();
+    client.run("password", &["slow", "secret"]).await.unwrap();
+    client.run("quota", &["slow", "10000"]).await.unwrap();
+    let config = json!({ "servers": [format!("127.0.0.1:{}", server.sasl_port())], "sasl": "scram-sha-512" });
+    let transport =
+        open(transport::grant(settings(config), &[("user", "slow"), ("password", "secret")])).await.unwrap();
+    // More than a second's share over all of the server's eleven samples.
+    let mut large = batch(0, 12, "slow");
+    large.iter_mut().for_each(|delivery| delivery.payload = vec![b'x'; 10_000].into());
+    assert_eq!(acknowledged(&send(&transport, large).await), 12, "the answer says to wait, and takes them");
+    let (mut throttled, mut taken) = (0, 0);
+    for _ in 0..100 {
+        match transport::try_send(&transport, batch(12, 15, "slow")).await {
+            Ok(outcomes) => {
+                taken = acknowledged(&outcomes);
+                break;
+            }
+            Err(error) => {
+                let fault = &error.fault;
+                assert_eq!((error.kind, fault.code.as_str()), (ErrorKind::Throttled, "KAFKA.THROTTLED"), "{error:?}");
+                assert!(!fault.maybe_delivered, "{error:?}");
+                throttled += 1;
+                tokio::time::sleep(fault.after.expect("it says how long")).await;
+            }
+        }
+    }
+    assert!(taken == 3 && throttled > 0, "{taken} were taken, {throttled} calls had to wait");
+    let all = client.read("slow", i32::MAX as usize).await.unwrap();
+    assert_eq!(all.iter().filter_map(|record| record.header("id")).collect::<HashSet<_>>().len(), 15);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_are_provisioned_and_a_different_one_is_a_conflict() {
     let server = Server::shared().await.unwrap();

@@ -180,12 +180,13 @@ async fn the_topic_is_provisioned_once_and_a_source_without_it_waits() {
     assert_eq!(ids(&pull_all(&source, 1).await.1), ["m0"]);
 }
 
-/// A member written in Java joins the group under load, and leaves it again.
+/// A member written in Java joins the group under load, and leaves it again; ours is dropped meanwhile with what it has in hand, and
+/// another one takes its place.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_member_joins_and_leaves_and_no_message_is_left_out() {
+async fn a_foreign_member_joins_and_leaves_ours_is_replaced_and_no_message_is_left_out() {
     let orders = Orders::created("source-shared", 4).await;
     orders.send(0, 200).await;
-    let source = orders.open(WANTS).await;
+    let mut source = orders.open(WANTS).await;
     let client = orders.client().await;
     let topic = orders.topic;
     let joining = tokio::spawn(async move {
@@ -199,6 +200,11 @@ async fn a_foreign_member_joins_and_leaves_and_no_message_is_left_out() {
             orders.send(sent, sent + 100).await;
             sent += 100;
             handle_some(&source, &mut ours).await;
+            if sent == 400 {
+                // What it brings now, nobody settles.
+                let _in_hand = source.pull(0, 50, source::BYTES, Duration::from_millis(200)).await;
+                (source, _) = source::supervise(PLUGIN, orders.settings()).await;
+            }
         }
         let theirs = joining.await.unwrap();
         while ours.union(&theirs).count() < usize::try_from(sent).unwrap() {

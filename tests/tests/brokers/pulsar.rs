@@ -20,6 +20,9 @@ use waybill_tests::transport::{self, AMPLE, acknowledged, batch, delivery, send,
 /// The key of a test's broker, and tokens signed by it (HS256): of the role `waybill`, which may do everything, and of `other`.
 const TOKEN_KEY: &[u8] = b"0123456789abcdef0123456789abcdef";
 const TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ3YXliaWxsIn0.i0lCYDMJFkKvwSl-LhVfePIY5idgjhfuY71V-OBaGls";
+/// Another key, and a token of the role `waybill` that is signed by it.
+const NEXT_TOKEN_KEY: &[u8] = b"fedcba9876543210fedcba9876543210";
+const NEXT_TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ3YXliaWxsIn0.tGTLsv9Dz_VK65KK7VYIEztACVVsvF_jYVVV3JNvThA";
 const OTHER_TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJvdGhlciJ9.jZe1ZvGJyellkgK2lsewiwazkd03_mNoA4A2PfWlfeI";
 
 fn settings(server: &Server, more: &Value) -> EndpointSpec {
@@ -248,10 +251,10 @@ async fn a_broker_that_stands_still_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_is_verified_and_tokens_are_looked_at() {
+async fn tls_is_verified_and_tokens_are_looked_at_until_they_are_good_for_nothing() {
     let (ours, other) = (Authority::new("ours"), Authority::new("another"));
     let identity = ours.sign(&["127.0.0.1", "localhost"], |_| {});
-    let server = Server::start_with(Options {
+    let mut server = Server::start_with(Options {
         tls: Some(Tls { cert: identity.cert, key: identity.key, ca: ours.pem() }),
         token_key: Some(TOKEN_KEY.to_vec()),
         own_token: TOKEN.to_owned(),
@@ -279,6 +282,70 @@ async fn tls_is_verified_and_tokens_are_looked_at() {
     let transport = try_open(with(&[("tls_ca", &ca), ("token", OTHER_TOKEN)])).await.unwrap();
     let outcomes = send(&transport, batch(0, 1, "secure")).await;
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("b", vec!["PULSAR.PERMISSIONS".to_owned()]));
+
+    // The broker takes other tokens now: the transport is held, nothing is burned, and the operator is told.
+    let spec = with(&[("tls_ca", &ca), ("token", TOKEN)]);
+    let serves = try_open(spec).await.unwrap();
+    assert_eq!(fates(&send(&serves, batch(1, 2, "secure")).await), "a");
+    server.change_token_key(NEXT_TOKEN_KEY, NEXT_TOKEN).await.unwrap();
+    let denied = until_denied(&serves, || batch(2, 3, "secure")).await;
+    assert_eq!((denied.fault.code.as_str(), denied.fault.maybe_delivered), ("PULSAR.AUTH", false), "{denied:?}");
+    let spec = transport::grant(settings(&server, &config), &[("tls_ca", &ca), ("token", NEXT_TOKEN)]);
+    through(&try_open(spec).await.unwrap(), 2, "secure").await;
+}
+
+/// A namespace whose backlog has no room for more: its messages wait, and none of them is burned or lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_that_is_full_holds_the_destination_until_there_is_room() {
+    let server = Server::shared().await.unwrap();
+    let topic = "persistent/public/full/orders";
+    server.admin("PUT", "namespaces/public/full", "").await.unwrap();
+    let quota = r#"{"limitSize":20000,"limitTime":-1,"policy":"producer_exception"}"#;
+    server.admin("POST", "namespaces/public/full/backlogQuota", quota).await.unwrap();
+    server.admin("PUT", topic, "").await.unwrap();
+    server.admin("PUT", &format!("{topic}/subscription/billing"), "").await.unwrap();
+    let transport = open(server, json!({})).await;
+    let large = |number: u64| {
+        let mut all = batch(number, number + 1, "public/full/orders");
+        all[0].payload = vec![b'x'; 4_000].into();
+        all
+    };
+    let (mut taken, mut held) = (0, Vec::new());
+    for _ in 0..200 {
+        let outcomes = send(&transport, large(taken)).await;
+        taken += acknowledged(&outcomes) as u64;
+        // A producer that is closed for it may have had a message under way.
+        if fates(&outcomes) == "b" {
+            held = codes(&outcomes);
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(held, ["PULSAR.QUOTA"], "{taken} were taken");
+    let path = "persistent://public/full/orders";
+    let read = server.foreign().read_kept(path, "billing").await.unwrap();
+    let ids: HashSet<&str> = read.iter().filter_map(|message| message.property("id")).collect();
+    assert!((0..taken).all(|number| ids.contains(format!("m{number}").as_str())), "{taken} were taken: {ids:?}");
+    for _ in 0..100 {
+        if fates(&send(&transport, large(taken)).await) == "a" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("nothing goes where there is room again");
+}
+
+/// The error of a transport that isn't let in any more, behind what says that its server is away.
+async fn until_denied(transport: &WasmTransport, batch: impl Fn() -> Vec<Delivery>) -> CallError {
+    for _ in 0..100 {
+        let error = try_send(transport, batch()).await.expect_err("it is let in");
+        if error.kind == ErrorKind::Denied {
+            return error;
+        }
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{error:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("it was never said that it isn't let in");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,16 @@
 //! A real host with an inbox and with tables, real brokers, and kills of all of them. What is asserted is read from outside: from streams, from
 //! tables, and from what handlers remember.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use waybill_testkit::inbound::{Answer, Called, HandlerServer, Shape, handled, published};
+use waybill_testkit::inbound::{
+    Answer, Called, HandlerServer, Kafka, Mqtt, Nats, Pulsar, Shape, Upstream, handled, published,
+};
 use waybill_testkit::nats;
 use waybill_testkit::process::{Host, Launch, binary, free_port};
 use waybill_tests::guests;
@@ -32,11 +35,38 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// Runs it, and says what it cost in the log of the suite.
+async fn is_handled_once(name: &str, upstream: &mut dyn Upstream) {
+    let load = upstream.load();
+    let found = handled(&binary().unwrap(), &folder(name), upstream).await.unwrap();
+    // To stderr itself, which the test harness doesn't capture. Without a stderr there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{name}: {found}");
+    assert!(found.breaches.is_empty(), "{found}");
+    let (sent, disturbed) = (load.senders * load.messages, load.disturbances.len());
+    assert_eq!((found.sent, found.disturbed, found.met), (sent, disturbed, disturbed), "each meets a call: {found}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_sixty_four_senders_send_is_processed_once_whoever_is_killed() {
-    let found = handled(&binary().unwrap(), &folder("inbox-kill")).await.unwrap();
-    assert!(found.breaches.is_empty(), "{found}");
-    assert_eq!((found.sent, found.kills, found.met), (64 * 60, 6, 6), "each kill meets a call: {found}");
+    is_handled_once("inbox-kill", &mut Nats::start().await.unwrap()).await;
+}
+
+/// The Java client writes, two instances of one source are the group's members. Some 25 seconds, most of it the broker's restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_by_kafka_is_processed_once_whoever_is_killed() {
+    is_handled_once("inbox-kafka", &mut Kafka::start().await.unwrap()).await;
+}
+
+/// Pulsar's own client writes, two instances of one source share the keys. Some 50 seconds, most of it the broker's two starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_by_pulsar_is_processed_once_whoever_is_killed() {
+    is_handled_once("inbox-pulsar", &mut Pulsar::start().await.unwrap()).await;
+}
+
+/// Of a session that Mosquitto keeps, in the order of arrival. Some 15 seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_by_mqtt_is_processed_once_whoever_is_killed() {
+    is_handled_once("inbox-mqtt", &mut Mqtt::start().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

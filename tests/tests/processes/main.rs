@@ -5,6 +5,7 @@
 mod client_helpers;
 mod config_reload;
 mod config_reload_inbound;
+mod credentials;
 mod external_worker;
 mod full_disk;
 mod generated_clients;

@@ -1,13 +1,11 @@
-//! Many senders publish the same messages into JetStream; a host hands each to a handler over HTTP, while host, handler and server are killed
-//! in turn. Each message is to be processed once, whatever happened: what the handler left behind is read from another stream by a client
+//! Senders bring the same messages to a broker; a host hands each to a handler over HTTP, while host, handler, broker and source are disturbed
+//! in turn. Each message is to be processed once, whatever happened: what the handler left behind is read from a stream by a client
 //! that knows nothing of the host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,44 +13,30 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::upstream::{Disturbance, Load, Upstream, id_of, key_of, number_of};
 use super::{
-    AWAY, Answer, Called, HandlerServer, POLL, STALLED_AFTER, disorder, end, prepare, restart, until_nothing_is_left,
+    AWAY, Answer, Called, HandlerServer, STALLED_AFTER, disorder, end, prepare, reload, restart, until_nothing_is_left,
 };
 use crate::api::Api;
 use crate::nats;
 use crate::process::Host;
 
-/// Senders, each of which sends every message.
-const SENDERS: usize = 64;
-/// Messages, and keys that they have.
-const MESSAGES: u64 = 60;
-const KEYS: u64 = 6;
-/// Deliveries that a host may have unsettled.
-const WINDOW: u64 = 50;
-/// Those of hosts that were killed, or cut off, stay out beside its own until `ack_wait` is over. The server would give out more.
-const UNSETTLED_MAX: u64 = 3 * WINDOW;
-/// Header that has the id: `Nats-Msg-Id` would let the server remove repeats by itself.
-const ID: &str = "order-id";
-/// Header that has the key.
-const KEY: &str = "order-key";
-/// Between two messages of a sender, so that kills meet all of the work.
-const PACE: Duration = Duration::from_millis(200);
-/// A call takes so long.
-const CALL: Duration = Duration::from_millis(120);
-/// Between two looks for a call that a kill may meet: short beside the call.
-const CALL_LOOK: Duration = Duration::from_millis(5);
-/// A sender waits so long before it tries again at a server that is away.
-const AWAY_PAUSE: Duration = Duration::from_millis(200);
+/// Deliveries that a host may have unsettled: the second one is that of the source's other configuration.
+const WINDOWS: [u64; 2] = [50, 40];
+/// Those of hosts that were killed, or cut off, stay out beside its own until the server gives them to others.
+const UNSETTLED_MAX: u64 = 3 * WINDOWS[0];
+/// Between two looks for a call that a disturbance may meet: short beside the call.
+const CALL_LOOK: Duration = Duration::from_millis(2);
 
 /// What a run found.
 #[derive(Debug)]
 pub struct Handled {
     pub sent: u64,
     pub calls: usize,
-    pub kills: usize,
+    pub disturbed: usize,
     /// Of those, such as met a message at the handler: its delivery wasn't settled, and its end not committed.
     pub met: usize,
-    /// Most deliveries that were seen unsettled at the server.
+    /// Most deliveries that were seen unsettled at the server, where it counts them.
     pub most_unsettled: u64,
     /// Promises that were broken, a sentence each.
     pub breaches: Vec<String>,
@@ -60,111 +44,77 @@ pub struct Handled {
 
 impl fmt::Display for Handled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sent, calls, kills, met, most_unsettled, .. } = self;
+        let Self { sent, calls, disturbed, met, most_unsettled, .. } = self;
         writeln!(
             f,
-            "{sent} sent of {MESSAGES} messages, {calls} calls, {kills} kills of which {met} met a call, {most_unsettled} unsettled at most"
+            "{sent} sent, {calls} calls, disturbed {disturbed} times of which {met} met a call, {most_unsettled} unsettled at most"
         )?;
         self.breaches.iter().take(20).try_for_each(|breach| writeln!(f, "  {breach}"))
     }
 }
 
-fn id_of(number: u64) -> String {
-    format!("order-{number}")
-}
-
 /// Every eighth message's first call fails, so that some are stored when somebody is killed; all are slow enough to be met by kills.
-fn script(called: &Called) -> Answer {
-    let number = called.body.pointer("/payload/n").and_then(Value::as_u64).unwrap_or_default();
-    if number.is_multiple_of(8) && called.attempt == 1 {
+fn script(called: &Called, call: Duration) -> Answer {
+    if number_of(&called.id).is_some_and(|number| number.is_multiple_of(8)) && called.attempt == 1 {
         return Answer::status(500);
     }
     let left = json!({ "messages": [{ "topic": "bus:done.orders", "payload": { "id": called.id } }] });
-    Answer::status(200).delayed(CALL).leaving(left)
+    Answer::status(200).delayed(call).leaving(left)
 }
 
-fn config(server: &nats::Server, handler: &HandlerServer) -> String {
-    let (url, peer) = (server.url(), server.url().replace("nats://", "tcp://"));
+fn config(source: &str, window: u64, outlet: &nats::Server, handler: &HandlerServer) -> String {
+    let (url, peer) = (outlet.url(), outlet.url().replace("nats://", "tcp://"));
     format!(
-        "[source.orders]\nplugin = \"nats\"\nwindow = {WINDOW}\norphan_wait = \"60s\"\nprovision = true\nallow = {{ net = [\"{peer}\"] }}\n\
-         config = {{ servers = [\"{url}\"], stream = \"ORDERS\", durable = \"ship\", ack_wait = \"3s\", max_ack_pending = {} }}\n\
-         map = {{ id = \"{ID}\", key = \"{KEY}\" }}\n\
+        "[source.orders]\nwindow = {window}\norphan_wait = \"60s\"\n{source}\
          [consumer.ship]\nsource = \"orders\"\nhandler = \"{}\"\nhandler_timeout = \"10s\"\nmax_attempts = 1000\n\
          backoff = {{ base_ms = 200, factor = 1.0, cap_ms = 200 }}\n\
          [transport.done]\nplugin = \"nats\"\nconfig = {{ servers = [\"{url}\"], stream = \"DONE\" }}\n\
          allow = {{ net = [\"{peer}\"] }}\n\
          [[route]]\nmatch = \"bus:done.**\"\ntransport = \"done\"\n",
-        UNSETTLED_MAX * 2,
         handler.url()
     )
-}
-
-/// Sends every message once, in the order of their numbers, so that each key's are in order.
-async fn send_all(port: u16, sent: Arc<AtomicU64>) -> io::Result<()> {
-    let mut client = None;
-    for number in 1..=MESSAGES {
-        let (id, key) = (id_of(number), format!("key-{}", number % KEYS));
-        let payload = json!({ "n": number }).to_string();
-        loop {
-            // A message whose place nobody told is sent again: that is what ids are for.
-            let connected = match client.take() {
-                Some(client) => Ok(client),
-                None => nats::Client::connect(port, &nats::Login::default()).await,
-            };
-            let Ok(mut connected) = connected else {
-                sleep(AWAY_PAUSE).await;
-                continue;
-            };
-            let headers = [(ID, id.as_str()), (KEY, key.as_str()), ("content-type", "application/json")];
-            if connected.publish_with("orders.in", &headers, payload.as_bytes()).await.is_ok() {
-                client = Some(connected);
-                break;
-            }
-        }
-        sent.fetch_add(1, Ordering::Relaxed);
-        sleep(PACE).await;
-    }
-    Ok(())
-}
-
-/// What of the stream isn't acknowledged yet: waiting, unsettled.
-async fn unread(server: &nats::Server) -> io::Result<(u64, u64)> {
-    let info = server.client().await?.api("CONSUMER.INFO.ORDERS.ship", &json!({})).await?;
-    let count = |name: &str| info.get(name).and_then(Value::as_u64).ok_or_else(|| io::Error::other(info.to_string()));
-    Ok((count("num_pending")?, count("num_ack_pending")?))
 }
 
 /// Runs it with its files in `dir`.
 ///
 /// # Errors
 /// Something isn't there, or stands still.
-pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
-    let mut server = nats::Server::start().await?;
-    let mut client = server.client().await?;
-    client.create_stream("ORDERS", &["orders.>"], &json!({})).await?;
-    client.create_stream("DONE", &["done.>"], &json!({})).await?;
-    let mut handler = HandlerServer::start(script).await?;
-    let launch = prepare(binary, dir, &config(&server, &handler))?;
+pub async fn handled(binary: &Path, dir: &Path, upstream: &mut dyn Upstream) -> io::Result<Handled> {
+    let load = upstream.load();
+    // Where the handler leaves its messages. It dies with the broker.
+    let mut outlet = nats::Server::start().await?;
+    outlet.client().await?.create_stream("DONE", &["done.>"], &json!({})).await?;
+    let mut handler = HandlerServer::start(move |called| script(called, load.call)).await?;
+    let source = upstream.source();
+    let mut configs = WINDOWS.map(|window| config(&source, window, &outlet, &handler));
+    let launch = prepare(binary, dir, &configs[0])?;
     let (mut host, _) = Host::ready(&launch).await.map_err(io::Error::other)?;
 
-    let sent = Arc::new(AtomicU64::new(0));
     let mut senders = JoinSet::new();
-    for _ in 0..SENDERS {
-        senders.spawn(send_all(server.port(), Arc::clone(&sent)));
+    for _ in 0..load.senders {
+        senders.spawn(upstream.sender());
     }
     let most = Mutex::new(0);
-    let note = async |server: &nats::Server| {
-        if let Ok((_, unsettled)) = unread(server).await {
+    let note = async |upstream: &dyn Upstream| {
+        if let Ok(Some(unsettled)) = upstream.given_out().await {
             let mut most = most.lock();
             *most = unsettled.max(*most);
         }
     };
-    let (total, mut kills, mut met) = (SENDERS as u64 * MESSAGES, 0, 0);
-    // In turn, each a share of the load apart.
-    for share in 1..=6 {
-        while sent.load(Ordering::Relaxed) < total * share / 8 {
-            note(&server).await;
-            sleep(POLL).await;
+    let (mut disturbed, mut met) = (0, 0);
+    // In turn, each a share of the messages apart.
+    for (turn, disturbance) in (1..).zip(load.disturbances) {
+        let from = load.messages * turn / (load.disturbances.len() as u64 + 2);
+        let reached = until_nothing_is_left("messages aren't handled", async || {
+            note(&*upstream).await;
+            Ok(from.saturating_sub(handler.ids().len() as u64))
+        });
+        if let Err(stalled) = reached.await {
+            // A sender who gave up is why.
+            while let Some(ended) = senders.try_join_next() {
+                ended.map_err(io::Error::other)??;
+            }
+            return Err(stalled);
         }
         // A kill that meets nothing shows nothing.
         let until = Instant::now() + STALLED_AFTER;
@@ -173,29 +123,40 @@ pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
             sleep(CALL_LOOK).await;
             meets = handler.under_way() > 0;
         }
-        kills += 1;
+        disturbed += 1;
         met += usize::from(meets);
-        match share % 3 {
-            0 => {
-                server.kill().await?;
+        match disturbance {
+            Disturbance::BrokerKilled => {
+                upstream.kill().await?;
+                outlet.kill().await?;
                 sleep(AWAY).await;
-                server.restart().await?;
+                outlet.restart().await?;
+                upstream.restart().await?;
             }
-            1 => host = restart(host, &launch).await?,
-            _ => {
+            Disturbance::HostKilled => host = restart(host, &launch).await?,
+            Disturbance::HandlerKilled => {
                 handler.kill();
                 sleep(AWAY).await;
                 handler.restart().await?;
             }
+            Disturbance::SourceReplaced => {
+                configs.reverse();
+                reload(&mut host, &launch, &configs[0]).await?;
+            }
         }
     }
+    let mut sent = 0;
     while let Some(ended) = senders.join_next().await {
-        ended.map_err(io::Error::other)??;
+        sent += ended.map_err(io::Error::other)??;
     }
+    until_nothing_is_left("messages were never handled", async || {
+        note(&*upstream).await;
+        Ok(load.messages.saturating_sub(handler.ids().len() as u64))
+    })
+    .await?;
     until_nothing_is_left("messages are unread or unsettled", async || {
-        let (waiting, unsettled) = unread(&server).await?;
-        note(&server).await;
-        Ok(waiting + unsettled)
+        note(&*upstream).await;
+        Ok(upstream.unsettled().await?.unwrap_or_default())
     })
     .await?;
     let api = host.wait_ready().await.map_err(io::Error::other)?;
@@ -210,24 +171,29 @@ pub async fn handled(binary: &Path, dir: &Path) -> io::Result<Handled> {
         Ok(depths.iter().map(|depth| depth.on_the_way()).sum())
     })
     .await?;
-    let mut breaches = ends(&api).await?;
+    let mut breaches = ends(&api, load).await?;
     end(host).await?;
-    breaches.extend(left_behind(&server.client().await?.read_all("DONE").await?));
+    let kept = upstream.kept().await?;
+    if kept > 0 {
+        breaches.push(format!("the broker has {kept} unsettled when the host has ended"));
+    }
+    breaches.extend(left_behind(&outlet.client().await?.read_all("DONE").await?, load));
     let calls = handler.calls();
-    breaches.extend(called(&calls));
+    breaches.extend(called(&calls, load));
     let most_unsettled = most.into_inner();
     if most_unsettled > UNSETTLED_MAX {
-        breaches
-            .push(format!("{most_unsettled} were unsettled at once, {UNSETTLED_MAX} can be with a window of {WINDOW}"));
+        breaches.push(format!(
+            "{most_unsettled} were unsettled at once, {UNSETTLED_MAX} can be with a window of {}",
+            WINDOWS[0]
+        ));
     }
-    let sent = sent.load(Ordering::Relaxed);
-    Ok(Handled { sent, calls: calls.len(), kills, met, most_unsettled, breaches })
+    Ok(Handled { sent, calls: calls.len(), disturbed, met, most_unsettled, breaches })
 }
 
 /// What the host says of each message: processed, once.
-async fn ends(api: &Api) -> io::Result<Vec<String>> {
+async fn ends(api: &Api, load: Load) -> io::Result<Vec<String>> {
     let mut breaches = Vec::new();
-    for number in 1..=MESSAGES {
+    for number in 1..=load.messages {
         let status: Value =
             api.read(&format!("/v1/inbox/ship/{}", id_of(number)), &[]).await.map_err(io::Error::other)?;
         let ends: Vec<&str> = status
@@ -245,8 +211,8 @@ async fn ends(api: &Api) -> io::Result<Vec<String>> {
 }
 
 /// What the handler left behind, as somebody else reads it: one message for each that was processed.
-fn left_behind(stored: &[nats::Stored]) -> Vec<String> {
-    let mut count: BTreeMap<String, usize> = (1..=MESSAGES).map(|number| (id_of(number), 0)).collect();
+fn left_behind(stored: &[nats::Stored], load: Load) -> Vec<String> {
+    let mut count: BTreeMap<String, usize> = (1..=load.messages).map(|number| (id_of(number), 0)).collect();
     let mut breaches = Vec::new();
     for message in stored {
         let left: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
@@ -261,7 +227,7 @@ fn left_behind(stored: &[nats::Stored]) -> Vec<String> {
 }
 
 /// What the handler saw: every message, each key's in order, and a word of it with every call after the first.
-fn called(calls: &[Called]) -> Vec<String> {
+fn called(calls: &[Called], load: Load) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut breaches = Vec::new();
     let mut places = Vec::new();
@@ -272,12 +238,15 @@ fn called(calls: &[Called]) -> Vec<String> {
         if !seen.insert(call.id.as_str()) && !call.maybe_handled {
             breaches.push(format!("{} was called again without a word of it", call.id));
         }
-        if let Some(number) = call.id.strip_prefix("order-").and_then(|text| text.parse::<u64>().ok()) {
-            places.push((format!("key-{}", number % KEYS), number.div_ceil(KEYS)));
+        if let Some(number) = number_of(&call.id) {
+            places.push((key_of(number, load.keys), number.div_ceil(load.keys)));
         }
     }
     breaches.extend(
-        (1..=MESSAGES).map(id_of).filter(|id| !seen.contains(id.as_str())).map(|id| format!("{id} was never called")),
+        (1..=load.messages)
+            .map(id_of)
+            .filter(|id| !seen.contains(id.as_str()))
+            .map(|id| format!("{id} was never called")),
     );
     breaches.extend(disorder(places.iter().map(|(key, number)| (key.as_str(), *number))));
     breaches
@@ -287,6 +256,8 @@ fn called(calls: &[Called]) -> Vec<String> {
 mod tests {
     #![allow(clippy::indexing_slicing)]
     use super::*;
+
+    const LOAD: Load = Load { messages: 60, keys: 6, senders: 1, call: Duration::ZERO, disturbances: &[] };
 
     fn call(number: u64, maybe_handled: bool) -> Called {
         let id = id_of(number);
@@ -300,22 +271,22 @@ mod tests {
 
     #[test]
     fn a_second_effect_and_a_lost_one_are_seen() {
-        let mut all: Vec<nats::Stored> = (1..=MESSAGES).map(stored).collect();
-        assert!(left_behind(&all).is_empty());
+        let mut all: Vec<nats::Stored> = (1..=LOAD.messages).map(stored).collect();
+        assert!(left_behind(&all, LOAD).is_empty());
         all.push(stored(3));
         all.remove(0);
-        assert_eq!(left_behind(&all), ["order-1 was processed 0 times", "order-3 was processed 2 times"]);
+        assert_eq!(left_behind(&all, LOAD), ["m1 was processed 0 times", "m3 was processed 2 times"]);
     }
 
     #[test]
     fn a_second_call_has_to_say_so_and_keys_have_an_order() {
-        let mut all: Vec<Called> = (1..=MESSAGES).map(|number| call(number, false)).collect();
-        assert!(called(&all).is_empty(), "{:?}", called(&all));
+        let mut all: Vec<Called> = (1..=LOAD.messages).map(|number| call(number, false)).collect();
+        assert!(called(&all, LOAD).is_empty(), "{:?}", called(&all, LOAD));
         all.push(call(5, true));
-        assert!(called(&all).is_empty());
+        assert!(called(&all, LOAD).is_empty());
         all.push(call(5, false));
         all.swap(0, 6);
-        let breaches = called(&all);
+        let breaches = called(&all, LOAD);
         assert_eq!(breaches.len(), 2, "{breaches:?}");
         assert!(breaches[0].contains("without a word"));
     }

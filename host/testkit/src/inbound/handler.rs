@@ -1,6 +1,7 @@
 //! A handler over HTTP as source document 5 has it. It runs in threads of its own, so that it can be killed with all its connections, and
 //! what it remembers outlives that.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -128,6 +129,11 @@ impl HandlerServer {
     /// Every call so far, in the order of arrival.
     pub fn calls(&self) -> Vec<Called> {
         self.shared.calls.lock().clone()
+    }
+
+    /// Ids of all the messages that it was called for.
+    pub fn ids(&self) -> BTreeSet<String> {
+        self.shared.calls.lock().iter().map(|call| call.id.clone()).collect()
     }
 
     /// Calls that aren't answered yet.

@@ -3,7 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `handler` | a handler over HTTP that can be killed, and remembers every call |
-//! | `handled` | many senders of the same ids through JetStream to that handler |
+//! | `handled` | senders of the same ids through a broker to that handler |
+//! | `upstream` | the brokers of these runs: sources, senders, kills |
 //! | `published` | a table of PostgreSQL that two hosts publish, beside sessions that are in their way |
 //!
 //! What they judge is counted: no time is asserted.
@@ -11,12 +12,14 @@
 mod handled;
 mod handler;
 mod published;
+mod upstream;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::process::{Host, Launch};
@@ -24,6 +27,7 @@ use crate::process::{Host, Launch};
 pub use handled::{Handled, handled};
 pub use handler::{Answer, Called, HandlerServer};
 pub use published::{Published, Shape, published};
+pub use upstream::{Disturbance, Kafka, Load, Mqtt, Nats, Pulsar, Upstream};
 
 /// When nothing has moved for this long, something is wrong: longer than a host that was killed at a bad moment is cautious.
 const STALLED_AFTER: Duration = Duration::from_secs(120);
@@ -37,8 +41,24 @@ const TERMINATE_WITHIN: Duration = Duration::from_secs(120);
 /// Writes a host's configuration into a folder of its own.
 fn prepare(binary: &Path, dir: &Path, config: &str) -> io::Result<Launch> {
     std::fs::create_dir_all(dir)?;
-    let config = format!("[store]\nurl = \"surrealkv://./data\"\n{config}");
-    Launch::prepare(binary.to_owned(), dir, &config).map_err(io::Error::other)
+    Launch::prepare(binary.to_owned(), dir, &with_store(config)).map_err(io::Error::other)
+}
+
+fn with_store(config: &str) -> String {
+    format!("[store]\nurl = \"surrealkv://./data\"\n{config}")
+}
+
+/// Has a running host read another configuration.
+async fn reload(host: &mut Host, launch: &Launch, config: &str) -> io::Result<()> {
+    // Beside it, then over it: the host reads it by itself, too.
+    let draft = launch.config.with_extension("draft");
+    std::fs::write(&draft, with_store(config))?;
+    std::fs::rename(&draft, &launch.config)?;
+    let api = host.wait_ready().await.map_err(io::Error::other)?;
+    match api.post("/v1/config/reload", &json!({})).await {
+        Ok(reply) if reply.is_ok() => Ok(()),
+        reply => Err(io::Error::other(format!("the host didn't take another configuration: {reply:?}"))),
+    }
 }
 
 /// Kills a host and starts it again.

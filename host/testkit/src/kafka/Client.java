@@ -1,12 +1,14 @@
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.*;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.quota.*;
 import org.apache.kafka.common.serialization.*;
 
 /** What tests do with the Java client. Each run is one command; further properties are NAME=VALUE at its end. */
@@ -29,6 +31,8 @@ public class Client {
             case "write" -> write(settings, args.get(2), Integer.parseInt(args.get(3)), Integer.parseInt(args.get(4)));
             case "read" -> read(settings, args.get(2), Integer.parseInt(args.get(3)));
             case "member" -> member(settings, args.get(2), args.get(3), Long.parseLong(args.get(4)));
+            case "password" -> password(settings, args.get(2), args.get(3));
+            case "quota" -> quota(settings, args.get(2), Double.parseDouble(args.get(3)));
             case "partitions" -> partitions(settings, args.get(2));
             case "everything" -> everything(settings, args.get(2));
             default -> throw new IllegalArgumentException(args.get(0));
@@ -97,21 +101,25 @@ public class Client {
         }
     }
 
-    /** Messages with the ids m0, m1, ... and keys order-N. */
+    /** Messages with the ids m0, m1, ... and keys order-N, so many milliseconds apart (pace=); how many were acknowledged. */
     static void write(Properties settings, String topic, int from, int to) throws Exception {
         settings.put("enable.idempotence", "true");
         String transaction = settings.getProperty("transactional.id");
         boolean aborts = "true".equals(settings.remove("abort"));
+        Object pace = settings.remove("pace");
+        AtomicInteger acknowledged = new AtomicInteger();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             if (transaction != null) { producer.initTransactions(); producer.beginTransaction(); }
             for (int number = from; number < to; number++) {
                 ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, bytes("order-" + number % 20), bytes("{\"order\":" + number + "}"));
                 record.headers().add("id", bytes("m" + number)).add("x-tenant", bytes("acme")).add("x-event-type", bytes("order.created")).add("content-type", bytes("application/json"));
-                producer.send(record, (at, error) -> { if (error != null) System.err.println(error); });
+                producer.send(record, (at, error) -> { if (error != null) System.err.println(error); else acknowledged.incrementAndGet(); });
+                if (pace != null) Thread.sleep(Long.parseLong((String) pace));
             }
             producer.flush();
             if (transaction != null) { if (aborts) producer.abortTransaction(); else producer.commitTransaction(); }
         }
+        System.out.println(acknowledged.get());
     }
 
     /** So many messages from the start, or all that there are when it begins: partition, offset, key, value, headers. */
@@ -153,6 +161,21 @@ public class Client {
                 try { consumer.commitSync(); } catch (RebalanceInProgressException | CommitFailedException given) { }
             }
         }
+    }
+
+    /** Gives a user a password for SCRAM-SHA-512, and makes him if he isn't there. */
+    static void password(Properties settings, String user, String password) throws Exception {
+        ScramCredentialInfo how = new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096);
+        try (Admin admin = Admin.create(settings)) {
+            admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(user, how, password))).all().get();
+        }
+    }
+
+    /** How many bytes a second a user may write. */
+    static void quota(Properties settings, String user, double bytes) throws Exception {
+        ClientQuotaEntity whom = new ClientQuotaEntity(Map.of(ClientQuotaEntity.USER, user));
+        ClientQuotaAlteration change = new ClientQuotaAlteration(whom, List.of(new ClientQuotaAlteration.Op("producer_byte_rate", bytes)));
+        try (Admin admin = Admin.create(settings)) { admin.alterClientQuotas(List.of(change)).all().get(); }
     }
 
     /** Where its own partitioner puts the keys order-0 to order-99. */

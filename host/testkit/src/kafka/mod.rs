@@ -10,6 +10,7 @@ mod server;
 
 pub use broker::{BROKER, Durable};
 pub use client::{Client, Record};
+pub(crate) use server::client_of;
 pub use server::{Options, Server};
 
 use crate::maven::Jars;

@@ -41,7 +41,8 @@ const AFTER_A_KILL: &str = "broker.session.timeout.ms=2000\nbroker.heartbeat.int
 pub struct Options {
     /// Lines added to its configuration.
     pub config: String,
-    /// Whether it has a second port where the user `waybill` logs in by the password `secret`: PLAIN and SCRAM.
+    /// Whether it has a second port where the user `waybill` logs in by the password `secret`: PLAIN and SCRAM. Who has logged in by
+    /// SCRAM-SHA-512 has to do so anew behind four seconds.
     pub sasl: bool,
 }
 
@@ -146,7 +147,7 @@ impl Server {
     /// # Errors
     /// Its jars can't be had.
     pub async fn client(&self) -> io::Result<Client> {
-        Ok(Client::of(self.url(), made().await?))
+        client_of(self.url()).await
     }
 
     /// Kills it (`kill -9`) and waits for its end.
@@ -213,6 +214,11 @@ impl Server {
     }
 }
 
+/// The Java client of a server at an address.
+pub(crate) async fn client_of(server: String) -> io::Result<Client> {
+    Ok(Client::of(server, made().await?))
+}
+
 /// The folder with the client's program, and the archives of both.
 async fn made() -> io::Result<PathBuf> {
     JARS.made(client::SOURCE, make).await
@@ -253,6 +259,7 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
         let _ = write!(
             config,
             "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+             listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms=4000\n\
              listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_waybill=\"secret\";\n\
              listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;\n\
              listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"

@@ -1,7 +1,7 @@
 //! `mosquitto` as a process.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -118,6 +118,18 @@ impl Server {
         self.ready().await
     }
 
+    /// Gives the user of [`Options::user`] another password, and has the server read it (SIGHUP). Whoever came by the one before is sent
+    /// away.
+    ///
+    /// # Errors
+    /// It has no user, or has ended.
+    pub fn change_password(&mut self, password: &str) -> io::Result<()> {
+        let (user, known) = self.options.user.as_mut().ok_or_else(|| io::Error::other("mosquitto lets anybody in"))?;
+        write_user(self.folder.path(), user, password)?;
+        password.clone_into(known);
+        self.signal(Signal::HUP)
+    }
+
     /// Stops it where it is: connections stay, nothing is read or answered. [`Server::kill`] ends it all the same.
     ///
     /// # Errors
@@ -175,14 +187,7 @@ fn spawn(folder: &Path, options: &Options, port: u16) -> io::Result<Child> {
     };
     let users = match &options.user {
         Some((user, password)) => {
-            let path = folder.join("users");
-            let program = find_program("mosquitto_passwd")
-                .ok_or_else(|| io::Error::other("mosquitto_passwd is not installed: it comes with mosquitto"))?;
-            let mut hash = std::process::Command::new(program);
-            hash.args(["-b", "-c"]).arg(&path).args([user, password]);
-            if !hash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
-                return Err(io::Error::other("mosquitto_passwd failed"));
-            }
+            let path = write_user(folder, user, password)?;
             format!("allow_anonymous false\npassword_file {}\n", path.display())
         }
         None => "allow_anonymous true\n".to_owned(),
@@ -198,4 +203,18 @@ fn spawn(folder: &Path, options: &Options, port: u16) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg("-c").arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     command.spawn()
+}
+
+/// Writes the file with the one user that is let in.
+fn write_user(folder: &Path, user: &str, password: &str) -> io::Result<PathBuf> {
+    let path = folder.join("users");
+    let program = find_program("mosquitto_passwd")
+        .ok_or_else(|| io::Error::other("mosquitto_passwd is not installed: it comes with mosquitto"))?;
+    let mut hash = std::process::Command::new(program);
+    hash.args(["-b", "-c"]).arg(&path).args([user, password]);
+    if hash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+        Ok(path)
+    } else {
+        Err(io::Error::other("mosquitto_passwd failed"))
+    }
 }

@@ -5,8 +5,10 @@
 
 mod broker;
 mod client;
+mod pinned;
 mod server;
 
 pub use broker::BROKER;
 pub use client::{Client, Login, Stored};
+pub use pinned::pinned;
 pub use server::{Options, Server};

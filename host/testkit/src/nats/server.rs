@@ -26,6 +26,8 @@ pub struct Options {
     /// A fixed port; none = one that is free.
     pub port: Option<u16>,
     pub core_only: bool,
+    /// Another one than the machine's, e.g. [`super::pinned`].
+    pub program: Option<PathBuf>,
 }
 
 pub struct Server {
@@ -79,6 +81,16 @@ impl Server {
     /// Its folder: configuration, streams, log.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// What it calls itself, e.g. `nats-server: v2.9.10`.
+    ///
+    /// # Errors
+    /// It can't be asked.
+    pub async fn version(&self) -> io::Result<String> {
+        let program = self.options.program.clone().map_or_else(installed, Ok)?;
+        let output = Command::new(program).arg("-v").stdin(Stdio::null()).output().await?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     pub fn log(&self) -> String {
@@ -159,11 +171,7 @@ async fn spawn(folder: &Path, options: &Options, port: u16) -> io::Result<(Child
         std::fs::remove_dir_all(&ports)?;
     }
     std::fs::create_dir(&ports)?;
-    let program = find_program("nats-server").ok_or_else(|| {
-        io::Error::other(
-            "nats-server is not installed: `apt-get install nats-server` (Debian, Ubuntu), or https://nats.io/download",
-        )
-    })?;
+    let program = options.program.clone().map_or_else(installed, Ok)?;
     let mut command = Command::new(program);
     command.args(["-a", "127.0.0.1", "-p"]).arg(port.to_string());
     command.arg("-c").arg(&config).arg("--ports_file_dir").arg(&ports).arg("-l").arg(folder.join("log"));
@@ -184,6 +192,15 @@ async fn spawn(folder: &Path, options: &Options, port: u16) -> io::Result<(Child
         tokio::time::sleep(READY_POLL).await;
     }
     Err(io::Error::other("nats-server didn't tell its ports in time"))
+}
+
+/// The one that the system brings.
+fn installed() -> io::Result<PathBuf> {
+    find_program("nats-server").ok_or_else(|| {
+        io::Error::other(
+            "nats-server is not installed: `apt-get install nats-server` (Debian, Ubuntu), or https://nats.io/download",
+        )
+    })
 }
 
 /// The port in the file that the server writes once it listens.

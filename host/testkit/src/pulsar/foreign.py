@@ -3,6 +3,7 @@
 import base64
 import json
 import sys
+import time
 
 import pulsar
 
@@ -49,19 +50,28 @@ if order["do"] == "read":
 else:
     compression = getattr(pulsar.CompressionType, order.get("compression", "NONE"))
     batch = order.get("batch", 1)
+    pace = order.get("pace")
+    # Whoever takes his time isn't stopped by a broker that is away.
+    patient = {"send_timeout_millis": 0, "block_if_queue_full": True} if pace else {}
     producer = client.create_producer(
         order["topic"],
         compression_type=compression,
         batching_enabled=batch > 1,
         batching_max_messages=max(batch, 2),
         batching_max_publish_delay_ms=1_000,
+        **patient,
     )
+    refused = []
     for message in order["messages"]:
         producer.send_async(
             message["payload"].encode(),
-            lambda result, place: None,
+            lambda result, place: None if result == pulsar.Result.Ok else refused.append(result),
             properties=message.get("properties", {}),
             partition_key=message.get("key"),
         )
+        if pace:
+            time.sleep(pace / 1_000)
     producer.flush()
+    if refused:
+        sys.exit(f"{len(refused)} messages weren't taken: {refused[0]}")
 client.close()

@@ -16,7 +16,7 @@ use crate::toolchains;
 const PACKAGE: &str = "pulsar-client==3.13.0\n";
 const PROGRAM: &str = include_str!("foreign.py");
 /// Longest that it takes on a busy machine.
-const TIME_MAX: Duration = Duration::from_secs(180);
+const TIME_MAX: Duration = Duration::from_secs(300);
 
 /// How it reaches a server.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +69,14 @@ impl Foreign {
             "do": "write", "topic": topic, "messages": messages, "batch": batch, "compression": compression,
         });
         self.run(order).await.map(|_| ())
+    }
+
+    /// Writes messages so many milliseconds apart, and each until it is acknowledged, also by a broker that comes back.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn write_slowly(&self, topic: &str, messages: Value, pace_ms: u64) -> io::Result<()> {
+        self.run(json!({ "do": "write", "topic": topic, "messages": messages, "pace": pace_ms })).await.map(|_| ())
     }
 
     /// Reads all that a subscription keeps, until nothing more comes for some seconds.

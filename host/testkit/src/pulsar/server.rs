@@ -23,6 +23,9 @@ const READY_POLL: Duration = Duration::from_millis(100);
 const END_TIME_MAX: Duration = Duration::from_secs(180);
 /// Its classes.
 const ARCHIVE: &str = "server.jsa";
+/// In its folder: the key by which tokens are signed, and the token that it shows itself.
+const TOKEN_KEY_FILE: &str = "secret.key";
+const TOKEN_FILE: &str = "token";
 /// Packages of Java that Pulsar looks into.
 const OPENED: [&str; 12] = [
     "java.base/java.lang",
@@ -203,6 +206,18 @@ impl Server {
         self.ready().await
     }
 
+    /// Kills it and starts it again with another key by which tokens are signed: those of the key before are good for nothing.
+    ///
+    /// # Errors
+    /// It doesn't start.
+    pub async fn change_token_key(&mut self, key: &[u8], own_token: &str) -> io::Result<()> {
+        self.kill().await?;
+        std::fs::write(self.folder.path().join(TOKEN_KEY_FILE), key)?;
+        std::fs::write(self.folder.path().join(TOKEN_FILE), own_token)?;
+        self.token = Some(own_token.to_owned());
+        self.restart().await
+    }
+
     /// Stops it where it is: connections stay, nothing is read or answered. [`Server::kill`] ends it all the same.
     ///
     /// # Errors
@@ -264,6 +279,7 @@ fn prepare(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
          managedLedgerCacheSizeMB=32\nnumIOThreads=2\nnumHttpServerThreads=4\nnumOrderedExecutorThreads=2\n\
          numCacheExecutorThreadPoolSize=2\nwebSocketServiceEnabled=false\nloadBalancerEnabled=false\n\
          allowAutoTopicCreationType=non-partitioned\nbrokerDeleteInactiveTopicsEnabled=false\n\
+         backlogQuotaCheckIntervalInSeconds=1\n\
          diskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\njournalSyncData=true\njournalMaxGroupWaitMSec=1\n\
          journalDirectories={data}\nledgerDirectories={data}\ndbStorage_writeCacheMaxSizeMb=32\n\
          dbStorage_readAheadCacheMaxSizeMb=16\ndbStorage_rocksDB_blockCacheSize=8388608\n",
@@ -284,7 +300,7 @@ fn prepare(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
         }
     }
     if let Some(key) = &options.token_key {
-        let (key_file, token_file) = (folder.join("secret.key"), folder.join("token"));
+        let (key_file, token_file) = (folder.join(TOKEN_KEY_FILE), folder.join(TOKEN_FILE));
         std::fs::write(&key_file, key)?;
         std::fs::write(&token_file, &options.own_token)?;
         config.push_str(&format!(

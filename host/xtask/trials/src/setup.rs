@@ -21,6 +21,14 @@ pub async fn for_tests() -> Result<()> {
             jars.folder().await.with_context(|| format!("fetching {}", jars.name))?;
         }
     }
+    // The same tests with a newer NATS than the system's. Where it can't be had, they say so and do without.
+    let newer = async {
+        program("go", "golang-go")?;
+        Ok::<_, anyhow::Error>(waybill_testkit::nats::pinned().await?)
+    };
+    if let Err(error) = newer.await {
+        eprintln!("NATS is tested in the system's version alone: {error:#}");
+    }
     postgres()?;
     // Loads the alerts and asks the queries of examples/monitoring.
     program("prometheus", "prometheus")?;
