@@ -9,11 +9,11 @@ use tokio::process::Command;
 use super::JARS;
 use crate::maven::{Archive, java_program};
 
-/// Its program.
+/// Source of what it runs.
 pub(super) const SOURCE: &str = include_str!("Client.java");
 /// The same compiled, in the folder of what is made of the jars.
 const PROGRAM: &str = "client.jar";
-/// Its classes and those of the jars that it loads.
+/// Archive of the classes that it loads.
 const ARCHIVE: &str = "client.jsa";
 
 /// A record as the Java client reads it.

@@ -29,8 +29,7 @@ const END_TIME_MAX: Duration = Duration::from_secs(120);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// ApiVersions, version 0, without a client's name: length, number, version, correlation, no name.
 const ARE_YOU_THERE: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 255, 255];
-
-/// Its classes and those of the tool that formats its store.
+/// Archive of its classes and of those of the tool that formats its store.
 const ARCHIVE: &str = "server.jsa";
 /// Of a server that is started again. Its cluster knows the one that was killed, and lets nobody in with its number as long as that might
 /// live: nine seconds otherwise. From the start it would be too short for a busy machine.

@@ -21,7 +21,7 @@ const READY_TIME_MAX: Duration = Duration::from_secs(300);
 const READY_POLL: Duration = Duration::from_millis(100);
 /// Time for ending in good order on a busy machine.
 const END_TIME_MAX: Duration = Duration::from_secs(180);
-/// Its classes.
+/// Archive of the classes that it loads.
 const ARCHIVE: &str = "server.jsa";
 /// In its folder: the key by which tokens are signed, and the token that it shows itself.
 const TOKEN_KEY_FILE: &str = "secret.key";
