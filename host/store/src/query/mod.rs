@@ -5,6 +5,7 @@ mod dead;
 mod depths;
 mod latest;
 mod list;
+mod newest;
 mod place;
 mod soonest;
 
@@ -81,6 +82,19 @@ impl QueryStore for SurrealStore {
     ) -> Result<Page<Found>, StoreError> {
         let mut spoilt = Spoilt::default();
         let found = list::list(self.begin(false).await?.as_ref(), kind, filter, cursor, limit, &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
+    }
+
+    async fn newest(
+        &self,
+        kinds: &[ListKind],
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError> {
+        let mut spoilt = Spoilt::default();
+        let found = newest::newest(self.begin(false).await?.as_ref(), kinds, filter, cursor, limit, &mut spoilt).await;
         self.set_aside(spoilt).await;
         found
     }
