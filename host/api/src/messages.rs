@@ -15,7 +15,7 @@ use waybill_core::json_text::readable;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::{AttemptOutcome, AttemptRecord};
-use waybill_core::port::query::Page;
+use waybill_core::port::query::{ListOrder, Page};
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::port::transact::Statement;
 use waybill_core::port::transport::{PluginIdentity, Receipt};
@@ -294,6 +294,7 @@ pub trait MessageService: Send + Sync + 'static {
         &self,
         tenant: Option<&Tenant>,
         filter: &str,
+        order: ListOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError>;

@@ -24,6 +24,7 @@ use tower::ServiceExt;
 
 use crate::crowd::{Crowd, Guest};
 use crate::edge;
+use crate::head::READ_FACTOR;
 use crate::limits::{GIVE_WAY_TIMEOUT, GOODBYE_TIMEOUT, Limits, SHEDDING_TIMEOUT, STREAM_BUFFER_BYTES};
 use crate::metrics;
 use crate::problem::Problem;
@@ -338,18 +339,19 @@ fn opened(stream: TcpStream, progress: &Arc<Progress>) -> Option<Watched<TcpStre
 }
 
 fn protocol(limits: &Limits) -> auto::Builder<Streams> {
+    let read = limits.header_bytes_max.saturating_mul(READ_FACTOR);
     let mut builder = auto::Builder::new(Streams);
     builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_timeout)
-        .max_headers(limits.headers_max)
+        .max_headers(limits.headers_max.saturating_mul(READ_FACTOR))
         // hyper wants room for its read buffer too.
-        .max_buf_size(limits.header_bytes_max.max(8 * 1024));
+        .max_buf_size(read.max(8 * 1024));
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(read).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams_max)
         .max_send_buf_size(STREAM_BUFFER_BYTES)
         .keep_alive_interval(H2_PING_INTERVAL)

@@ -21,7 +21,7 @@ pub fn wrap(scope: &[&str], inner: &str) -> String {
 pub fn unwrap(scope: &[&str], cursor: &str) -> Result<String, Problem> {
     let refuse = || {
         Problem::invalid(
-            "the cursor isn't one of this list: pass next_cursor unchanged, with the same tenant and filter",
+            "the cursor isn't one of this list: pass next_cursor unchanged, with the same tenant, filter and order",
         )
         .at("cursor")
     };

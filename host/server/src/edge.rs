@@ -19,6 +19,7 @@ use crate::auth::{Permission, Principal};
 use crate::caller::Caller;
 use crate::crowd::Visit;
 use crate::grpc;
+use crate::head;
 use crate::limits::{RETRY_AFTER_BUSY, SMALL_ANSWER_BYTES, TOKEN_BYTES_MAX, TRANSACTION_WAIT_MAX, TRANSACTIONS_MAX};
 use crate::listen::check_names;
 use crate::places::{Full, Place, Sharer};
@@ -163,6 +164,7 @@ impl From<Problem> for Refused {
 }
 
 fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused> {
+    head::check(&app.limits, request)?;
     let principal = match &app.auth {
         None => {
             let pages = if is_subscription(request) { &*app.cors_origins } else { &[] };

@@ -21,6 +21,7 @@ pub mod cursor;
 mod edge;
 pub mod error;
 mod grpc;
+mod head;
 mod idempotency_key;
 pub mod json;
 pub mod limits;

@@ -172,9 +172,9 @@ pub struct Limits {
     /// stream ends, with HTTP/1 its connection, and any connection whose socket stands still. So is one of which not all is
     /// taken within this time and what [`ANSWER_RATE_MIN`] allows for its size. It is noticed within a quarter of this time.
     pub write_timeout: Duration,
-    /// Most headers of a request.
+    /// Most headers of a request. Twice as many are read, to refuse them with words.
     pub headers_max: usize,
-    /// Bytes of a request's head.
+    /// Bytes of a request's head. Twice as many are read, to refuse them with words.
     pub header_bytes_max: usize,
     /// HTTP/2 streams of one connection.
     pub streams_max: u32,

@@ -104,6 +104,10 @@ def dead_letters():
 def operations():
     dry = {"kind": "replay", "filter": "id=*", "dry_run": True}
     done("startOperation", "DryRun", body=("StartOperation", dry))
+    # One act a second: with this many it is still running when it is cancelled.
+    for number in range(60):
+        done("enqueue", "Enqueued", body=("NewMessage", {"topic": topic, "id": f"many-{number}", "payload": 1}))
+    until(lambda found: len(found.items) >= 60, "listDeadLetters", "ListDeadLetter")
     slow = {"kind": "quarantine", "filter": "id=*", "rate": 1, "reason": "looked at"}
     started = done("startOperation", "Operation", body=("StartOperation", slow))
     assert done("listOperations", "ListOperation").items[0].id == started.id

@@ -124,6 +124,28 @@ async fn sagas_run_on_while_their_participant_is_replaced_and_each_call_names_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_participant_that_makes_a_step_of_a_running_saga_unclear_does_not_come() {
+    let scene = Scene::start(SHOP).await;
+    let wait = json!({ "name": "go", "action": "wait:go" });
+    scene.define(&[wait, json!({ "name": "a", "action": "fn:tell" })]).await;
+    scene.begin("s-1").await;
+    until("it waits", async || {
+        scene.saga("s-1").await["waiting_for"].as_str().is_some_and(|wait| wait.starts_with("signal"))
+    })
+    .await;
+    let both = format!("{SHOP}[participant.other]\nplugin = \"shop\"\n");
+    scene.running.write(&text(scene.folder.path(), &both));
+    let refused = scene.running.reload().await;
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(!refused.is_ok() && detail.contains("PLUGIN.AMBIGUOUS_STEP") && detail.contains("s-1"), "{refused:?}");
+    assert!(scene.plugin("participant.other").await.is_none());
+    assert!(scene.running.api.post("/v1/sagas/s-1/signals/go", &json!({})).await.unwrap().is_ok());
+    until("it has completed", async || scene.saga("s-1").await["state"] == "completed").await;
+    assert!(scene.running.reload().await.is_ok());
+    scene.running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_component_without_a_step_that_a_running_saga_needs_is_refused_until_that_has_ended() {
     let scene = Scene::start(SHOP).await;
     let wait = json!({ "name": "go", "action": "wait:go" });

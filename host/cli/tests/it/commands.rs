@@ -639,6 +639,10 @@ fn lists_are_followed_page_by_page_and_cut_loudly() {
     assert_eq!((rest.out.lines().next(), rest.out.lines().count()), (Some("m-00003"), 2_097));
     let elsewhere = ask(&host, &["outbox", "list", "--filter", "key=a", "--cursor", &told_cursor(&cut)]).run();
     assert_eq!(elsewhere.exit, Exit::Usage, "{}", elsewhere.err);
+    let newest = ask(&host, &["outbox", "list", "--newest", "--limit", "2", "-o", "ids"]).run();
+    assert_eq!(newest.out, "m-02099\nm-02098\n");
+    let turned = ask(&host, &["outbox", "list", "--newest", "--cursor", &told_cursor(&cut)]).run();
+    assert_eq!((turned.exit, turned.err.contains("order")), (Exit::Usage, true), "{}", turned.err);
 }
 
 /// A long list of which nothing matches, a bounded read a page.

@@ -25,6 +25,8 @@ codes! {
     HTTP_LIMIT = "HTTP.LIMIT";
     HTTP_MEDIA_TYPE = "HTTP.MEDIA_TYPE" => answered(415, "The body's media type isn't taken",
         "Send `content-type: application/json`.");
+    HTTP_HEAD_TOO_LARGE = "HTTP.HEAD_TOO_LARGE" => answered(431, "The head of the request is too large",
+        "Send fewer or shorter headers; cookies of other services on the same name are a common cause.");
     HTTP_METHOD = "HTTP.METHOD" => answered(405, "The address doesn't take this method",
         "Use a method of the `allow` header.");
     HTTP_NOT_FOUND = "HTTP.NOT_FOUND" => answered(404, "There is no such address",
@@ -43,6 +45,8 @@ codes! {
     HTTP_TLS = "HTTP.TLS";
     HTTP_TOO_LARGE = "HTTP.TOO_LARGE" => answered(413, "The body is too large", "Split the request.");
     HTTP_UNSUPPORTED = "HTTP.UNSUPPORTED";
+    HTTP_URI_TOO_LONG = "HTTP.URI_TOO_LONG" => answered(414, "The address is too long",
+        "Shorten the filter or the list of names in it, or ask several times.");
     PROVIDER_UNAVAILABLE = "PROVIDER.UNAVAILABLE" => retryable(503, "The host doesn't take this now",
         "Try again after `retry_after_ms`; /readyz tells what is missing.");
     SCHEMA_JSON = "SCHEMA.JSON" => answered(400, "The body isn't JSON",

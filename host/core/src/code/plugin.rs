@@ -1,7 +1,8 @@
 //! Codes of plugins: what can't be loaded or changed, what became of a call, and what the contract has a source say.
 
 codes! {
-    PLUGIN_AMBIGUOUS_STEP = "PLUGIN.AMBIGUOUS_STEP";
+    PLUGIN_AMBIGUOUS_STEP = "PLUGIN.AMBIGUOUS_STEP" => answered(409, "Several participants serve the step",
+        "Have only one of them serve it, or write which one is meant, `fn:PARTICIPANT/STEP`, in definitions to come; what runs goes by the old ones until it has ended.");
     PLUGIN_BAD_CODE = "PLUGIN.BAD_CODE";
     PLUGIN_BAD_MANIFEST = "PLUGIN.BAD_MANIFEST" => answered(422, "The plugin's manifest can't be read",
         "Correct `waybill-plugin.toml` and build the plugin again; `plugins/README.md` describes it.");

@@ -7,12 +7,13 @@ use crate::port::query::Found;
 
 impl Filter {
     /// Whether a found message matches. Ages count from its creation, for finished ones from their end, for dead ones from
-    /// their death. `code` and `error` look at the latest attempt; of `waits` only what is known without an owner is looked at.
+    /// their death. `code`, `error` and `generation` look at the latest attempt; of `waits` only what is known without an owner is looked at.
     pub fn takes_found(&self, found: &Found) -> bool {
         match found {
             Found::Flowing { entry, claimed, .. } => {
                 self.code.is_none()
                     && self.error.is_none()
+                    && self.takes_generation(&[])
                     && self.takes_message(&entry.message, entry.message.created_at)
                     && self.takes_state(if *claimed { LEASED } else { PENDING })
             }
@@ -21,6 +22,7 @@ impl Filter {
                 self.waits.as_ref().is_none_or(|glob| glob.matches(WaitKind::Schedule.as_str()))
                     && self.code.is_none()
                     && self.error.is_none()
+                    && self.takes_generation(&[])
                     && self.takes_message(&scheduled.message, scheduled.message.created_at)
                     && self.takes_state(PENDING)
             }
@@ -36,6 +38,7 @@ impl Filter {
         self.takes_message(&parked.message, parked.message.created_at)
             && self.code.as_ref().is_none_or(|glob| glob.matches(code))
             && self.error.as_ref().is_none_or(|glob| glob.matches(code, reason))
+            && self.takes_generation(&parked.history)
             && self.takes_state(if parked.claimed { LEASED } else { PENDING })
     }
 
@@ -49,6 +52,7 @@ impl Filter {
         self.waits.is_none()
             && self.code.is_none()
             && self.error.is_none()
+            && self.takes_generation(&done.history)
             && self.takes_message(&done.message, done.at)
             && self.takes_state(names)
     }

@@ -77,6 +77,16 @@ pub enum ListKind {
     Done,
 }
 
+/// How messages of all kinds are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// By what they wait for, each part in key order.
+    #[default]
+    State,
+    /// The latest in the order first, before them what waits for its time.
+    Newest,
+}
+
 /// Depths of one tenant in one shard, counted from the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -116,6 +126,15 @@ pub trait QueryStore: QuarantineStore {
     async fn list(
         &self,
         kind: ListKind,
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError>;
+    /// Messages of these kinds that match, newest first: scheduled ones, the last due first, then those with a place in the order, the
+    /// latest commit first and of one commit the last message first. Bounded like `list`.
+    async fn newest(
+        &self,
+        kinds: &[ListKind],
         filter: &Filter,
         cursor: Option<&str>,
         limit: usize,

@@ -40,6 +40,9 @@ pub trait StepNeeds: Send + Sync + 'static {
     /// What the sagas that this host runs may still call of a participant, by name of the step. The error says why that isn't known
     /// now; it passes.
     async fn needed(&self, participant: &str) -> Result<Vec<NeededStep>, String>;
+    /// Which of these steps they may still call by the name alone, while another participant is the only one that serves it: if this one
+    /// served it too, nobody would know which is meant. The error as of `needed`.
+    async fn unclear(&self, participant: &str, steps: &[String]) -> Result<Vec<NeededStep>, String>;
 }
 
 #[cfg(test)]

@@ -48,6 +48,15 @@ impl QueryStore for Bounded<dyn QueryStore> {
     ) -> Result<Page<Found>, StoreError> {
         within!(self.list(kind, filter, cursor, limit))
     }
+    async fn newest(
+        &self,
+        kinds: &[ListKind],
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError> {
+        within!(self.newest(kinds, filter, cursor, limit))
+    }
     async fn dead_letters(
         &self,
         filter: &Filter,

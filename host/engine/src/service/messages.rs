@@ -12,7 +12,7 @@ use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::outbox::records::{Done, IdState};
 use waybill_core::port::missing::Missing;
-use waybill_core::port::query::{Found, ListKind, Page};
+use waybill_core::port::query::{Found, ListKind, ListOrder, Page};
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_core::time::UnixMillis;
 
@@ -39,11 +39,12 @@ impl MessageService for Outbox {
         &self,
         tenant: Option<&Tenant>,
         filter: &str,
+        order: ListOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError> {
         match self.filter(tenant, filter)? {
-            Some(filter) => self.message_page(&filter, cursor, limit).await,
+            Some(filter) => self.message_page(&filter, order, cursor, limit).await,
             None => Ok(Page { items: Vec::new(), next_cursor: None }),
         }
     }
@@ -123,33 +124,34 @@ impl MessageService for Outbox {
 }
 
 impl Outbox {
-    /// A page of what matches: what waits for a retry, what is in the order, what is scheduled, what is finished. The cursor says in
-    /// which part it is.
+    /// A page of what matches. By state: what waits for a retry, what is in the order, what is scheduled, what is finished, each part
+    /// oldest first. Newest first: what is scheduled, then all the rest. The cursor says in which part it is.
     pub(super) async fn message_page(
         &self,
         filter: &Filter,
+        order: ListOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError> {
-        let kinds = kinds(filter);
+        let parts = parts(filter, order);
         let (mut at, mut inner) = match cursor.and_then(|cursor| cursor.split_once('.')) {
             Some((name, rest)) => (
-                kinds.iter().position(|(kind, _)| *kind == name).unwrap_or(0),
+                parts.iter().position(|part| part.name == name).unwrap_or(0),
                 Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
             ),
             None => (0, None),
         };
         let mut items = Vec::new();
-        while let Some((name, kind)) = kinds.get(at) {
-            let waits = matches!(kind, ListKind::Flowing | ListKind::Parked);
+        while let Some(Part { name, kinds }) = parts.get(at) {
+            let waits = kinds.iter().any(|kind| matches!(kind, ListKind::Flowing | ListKind::Parked));
             // Of what waits only the owner knows whether it is being sent; the store knows what is claimed.
             let stored = if waits { Filter { state: None, ..filter.clone() } } else { filter.clone() };
-            let page = self
-                .context
-                .stores
-                .query
-                .list(*kind, &stored, inner.as_deref(), limit.saturating_sub(items.len()))
-                .await?;
+            let query = &self.context.stores.query;
+            let room = limit.saturating_sub(items.len());
+            let page = match (order, kinds.as_slice()) {
+                (ListOrder::State, [kind]) => query.list(*kind, &stored, inner.as_deref(), room).await?,
+                (_, kinds) => query.newest(kinds, &stored, inner.as_deref(), room).await?,
+            };
             let wanted = |view: &MessageView| {
                 filter.state.as_ref().is_none_or(|state| state_matches(state, view.state))
                     && filter.waits.as_ref().is_none_or(|waits| {
@@ -170,7 +172,7 @@ impl Outbox {
                 break;
             }
         }
-        let next_cursor = kinds.get(at).map(|(name, _)| format!("{name}."));
+        let next_cursor = parts.get(at).map(|part| format!("{}.", part.name));
         Ok(Page { items, next_cursor })
     }
 
@@ -265,7 +267,7 @@ impl Waiting {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError> {
-        let mut page = outbox.message_page(&self.filter, cursor, limit).await?;
+        let mut page = outbox.message_page(&self.filter, ListOrder::State, cursor, limit).await?;
         if let Some(wanted) = self.moved_to {
             page.items.retain(|message| message.not_before.is_some_and(|at| at.0 != wanted));
         }
@@ -273,7 +275,28 @@ impl Waiting {
     }
 }
 
-/// The parts of the list that could match, with their names in cursors.
+/// A part of the list.
+struct Part {
+    /// Its name in cursors.
+    name: &'static str,
+    kinds: Vec<ListKind>,
+}
+
+/// The parts of the list in this order, of what could match.
+fn parts(filter: &Filter, order: ListOrder) -> Vec<Part> {
+    let kinds = kinds(filter);
+    match order {
+        ListOrder::State => kinds.into_iter().map(|(name, kind)| Part { name, kinds: vec![kind] }).collect(),
+        ListOrder::Newest => {
+            let (scheduled, placed): (Vec<_>, Vec<_>) =
+                kinds.into_iter().map(|(_, kind)| kind).partition(|kind| *kind == ListKind::Scheduled);
+            let parts = [Part { name: "ns", kinds: scheduled }, Part { name: "n", kinds: placed }];
+            parts.into_iter().filter(|part| !part.kinds.is_empty()).collect()
+        }
+    }
+}
+
+/// The kinds of messages that could match, with the names of their parts in cursors.
 fn kinds(filter: &Filter) -> Vec<(&'static str, ListKind)> {
     let takes = |word: &str| filter.state.as_ref().is_none_or(|state| state.matches(word));
     let waits = |kind: WaitKind| filter.waits.as_ref().is_none_or(|waits| waits.matches(kind.as_str()));

@@ -3,6 +3,7 @@
 use waybill_api::dead_letters::Replay;
 use waybill_core::annotation::Annotation;
 use waybill_core::port::dead::DeadId;
+use waybill_core::port::query::ListOrder;
 use waybill_core::port::service::{MessageState, ServiceError};
 use waybill_testkit::fake_transport::{ack, permanent, retryable};
 
@@ -169,7 +170,7 @@ async fn a_tenant_sees_neither_messages_nor_dead_letters_of_another() {
         "DEAD.NOT_FOUND"
     );
     assert!(host.outbox.dead_letters(Some(&other), "", None, 10).await.unwrap().items.is_empty());
-    assert!(host.outbox.messages(Some(&other), "", None, 10).await.unwrap().items.is_empty());
+    assert!(host.outbox.messages(Some(&other), "", ListOrder::State, None, 10).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use waybill_api::status::CheckStatus;
 use waybill_api::transports::Breaker;
+use waybill_core::port::query::ListOrder;
 use waybill_core::port::service::MessageState;
 use waybill_testkit::fake_transport::{Answer, Gate, ack, permanent, retryable};
 
@@ -122,11 +123,11 @@ async fn lists_page_through_everything_that_matches() {
     let mut scheduled = message("scheduled");
     scheduled.not_before = Some(at(seconds(100_000)));
     wanted.push(host.send_one(scheduled).await);
-    let all = async |filter: &str| {
+    let listed = async |filter: &str, order: ListOrder| {
         let mut views = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let page = host.outbox.messages(None, filter, cursor.as_deref(), 7).await.unwrap();
+            let page = host.outbox.messages(None, filter, order, cursor.as_deref(), 7).await.unwrap();
             assert!(page.items.len() <= 7);
             views.extend(page.items);
             cursor = page.next_cursor;
@@ -135,6 +136,17 @@ async fn lists_page_through_everything_that_matches() {
             }
         }
     };
+    let all = async |filter: &str| listed(filter, ListOrder::State).await;
+    let newest = async |filter: &str| {
+        let views = listed(filter, ListOrder::Newest).await;
+        views.into_iter().map(|view| view.id).collect::<Vec<_>>()
+    };
+    let reversed = |of: &[String]| of.iter().rev().cloned().collect::<Vec<_>>();
+    assert_eq!(newest("").await, reversed(&wanted), "the scheduled one first");
+    assert_eq!(newest("state=done").await, reversed(&wanted[..30]));
+    assert_eq!(newest("state=pending").await, reversed(&wanted[30..]));
+    assert_eq!(newest("code=HTTP.503").await, reversed(&wanted[30..35]));
+    assert!(newest("state=leased").await.is_empty());
     let mut ids: Vec<String> = all("").await.into_iter().map(|view| view.id).collect();
     ids.sort();
     wanted.sort();

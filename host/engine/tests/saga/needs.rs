@@ -70,6 +70,24 @@ async fn a_step_that_names_no_participant_is_needed_of_the_one_that_serves_it() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_step_that_is_called_by_its_name_alone_is_unclear_if_another_serves_it_too() {
+    let world = World::new();
+    let host = world.start().await;
+    let steps = "[[steps]]\nname = \"a\"\naction = \"fn:a\"\n[[steps]]\nname = \"b\"\naction = \"fn:shop/b\"\n";
+    host.run(&format!("{GO}{steps}")).await;
+    host.until_waiting("one", "signal:go").await;
+    let needs = host.engine.step_needs().unwrap();
+    let unclear = async |participant: &str, steps: &[&str]| {
+        let steps: Vec<String> = steps.iter().map(|step| (*step).to_owned()).collect();
+        let unclear = needs.unclear(participant, &steps).await.unwrap();
+        unclear.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(unclear("bank", &["a", "b", "c"]).await, ["step \"a\" (saga one)"]);
+    assert_eq!(unclear("bank", &["b", "c"]).await, [""; 0], "who names the participant is understood");
+    assert_eq!(unclear("shop", &["a", "b"]).await, [""; 0], "it is the one that serves it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_needed_is_not_known_before_the_sagas_were_read() {
     let world = World::new();
     let host = world.launch("host-a", |_| {});

@@ -65,6 +65,18 @@ pub enum SwapError {
         /// What it lacks, by step.
         missing: Vec<NeededStep>,
     },
+    /// Running sagas may still call a step by its name alone that another participant serves, and this one would serve it too.
+    #[error(
+        "{endpoint:?} is kept as it is: it would serve what running sagas call of another participant by the name alone, {}, and nobody \
+         would know which is meant: give the step another name here, or wait until they have ended (`waybill saga list`); taken by force, \
+         their calls wait until only one serves it",
+        words(.unclear)
+    )]
+    StepsUnclear {
+        endpoint: String,
+        /// What would be served twice, by step.
+        unclear: Vec<NeededStep>,
+    },
     /// What they still call isn't known now.
     #[error(
         "{endpoint:?} keeps its plugin: what running sagas still call of it isn't known now, because {why}: load it again in a moment"
@@ -96,6 +108,7 @@ impl SwapError {
             Self::RememberedBad { .. } => Code::PLUGIN_REMEMBERED_BAD,
             Self::NoRoom { .. } => Code::PLUGIN_DRAINING,
             Self::StepsNeeded { .. } => Code::PLUGIN_STEP_NEEDED,
+            Self::StepsUnclear { .. } => Code::PLUGIN_AMBIGUOUS_STEP,
             Self::NeedsUnknown { .. } => Code::PROVIDER_UNAVAILABLE,
             Self::NotInFolder { .. } => Code::PLUGIN_NOT_IN_FOLDER,
             Self::NoPrevious { .. } => Code::PLUGIN_NO_PREVIOUS,
@@ -111,7 +124,7 @@ impl SwapError {
             Self::ProbeFailed { .. } | Self::NoRoom { .. } => true,
             Self::NeedsUnknown { .. } => true,
             // Sagas may take days to end: whoever wants it asks again then.
-            Self::StepsNeeded { .. } => false,
+            Self::StepsNeeded { .. } | Self::StepsUnclear { .. } => false,
             Self::RememberedBad { .. } | Self::NotInFolder { .. } | Self::NoPrevious { .. } | Self::Closed { .. } => {
                 false
             }

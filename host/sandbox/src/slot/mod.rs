@@ -216,6 +216,12 @@ impl Slot {
         self.0.check_needs(&[]).await
     }
 
+    /// Whether running sagas know whom they mean when it serves beside the participants that there are.
+    pub async fn may_come(&self) -> Result<(), SwapError> {
+        let current = self.0.current();
+        self.0.check_clear(current.recipe.steps.iter().map(|step| step.name.clone()).collect()).await
+    }
+
     /// The plugin that serves.
     pub fn plugin(&self) -> LoadedPlugin {
         self.0.current().recipe.plugin.clone()

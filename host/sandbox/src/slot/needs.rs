@@ -1,4 +1,5 @@
-//! What running sagas still call of a participant: a component that is to take its plugin's place, and lacks some of it, is refused.
+//! What running sagas still call of a participant: a component that is to take its plugin's place is refused if it lacks some of it, or
+//! if it would serve a step besides that they call of another by its name alone.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -33,7 +34,21 @@ impl Shared {
         let needed = who.needed(&self.configured).await;
         let needed = needed.map_err(|why| SwapError::NeedsUnknown { endpoint: endpoint(), why })?;
         let missing = missing(needed, &now.recipe.steps, next);
-        if missing.is_empty() { Ok(()) } else { Err(SwapError::StepsNeeded { endpoint: endpoint(), missing }) }
+        if !missing.is_empty() {
+            return Err(SwapError::StepsNeeded { endpoint: endpoint(), missing });
+        }
+        // What is unclear already is so whatever comes.
+        let is_new = |step: &&StepInfo| now.recipe.steps.iter().all(|served| served.name != step.name);
+        self.check_clear(next.iter().filter(is_new).map(|step| step.name.clone()).collect()).await
+    }
+
+    /// Refuses steps beside those of other participants if running sagas may still call one of them by its name alone.
+    pub(super) async fn check_clear(&self, steps: Vec<String>) -> Result<(), SwapError> {
+        let Some(who) = self.needs.who().filter(|_| !steps.is_empty()) else { return Ok(()) };
+        let endpoint = || self.name.clone();
+        let unclear = who.unclear(&self.configured, &steps).await;
+        let unclear = unclear.map_err(|why| SwapError::NeedsUnknown { endpoint: endpoint(), why })?;
+        if unclear.is_empty() { Ok(()) } else { Err(SwapError::StepsUnclear { endpoint: endpoint(), unclear }) }
     }
 }
 

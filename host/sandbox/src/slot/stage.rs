@@ -100,7 +100,7 @@ impl Slot {
 
     /// Tries a plugin with settings: its configuration is checked, an instance is opened with purpose `probe` and asked for its
     /// health, and with `overlap` all instances are opened to serve. What is live isn't touched. One that was rolled back
-    /// before is refused unless forced, and so is a participant's that lacks a step which running sagas may still call. Waits
+    /// before is refused unless forced, and so is a participant's that lacks a step which running sagas may still call, or makes one unclear. Waits
     /// for a while as long as [`super::DRAINING_MAX`] generations drain.
     pub async fn stage(
         &self,

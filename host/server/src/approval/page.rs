@@ -26,8 +26,12 @@ pub(crate) struct AsPage;
 
 /// Whether the caller is a browser.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
-    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.any(|value| value.to_ascii_lowercase().contains("text/html"))
+    let names = |media: &str| {
+        let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        accepted.any(|value| value.to_ascii_lowercase().contains(media))
+    };
+    // Generated clients name all that the document has. What reads JSON is no browser.
+    names("text/html") && !names("application/json")
 }
 
 /// What would be decided, with a form for each decision. The token of either belongs to the same wait and person.
@@ -128,5 +132,6 @@ mod tests {
             |accept: &'static str| is_wanted(&HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]));
         assert!(wanted("text/html,application/xhtml+xml,*/*;q=0.8") && wanted("Text/HTML"));
         assert!(!wanted("*/*") && !wanted("application/json") && !is_wanted(&HeaderMap::new()));
+        assert!(!wanted("application/json, text/html, application/problem+json"));
     }
 }

@@ -63,6 +63,7 @@ pub(super) fn refine(document: &mut Value) {
 
 fn schemas(document: &mut Value) -> Option<&mut Schemas> {
     document.pointer_mut("/components/schemas")?.as_object_mut()
+        whole_objects(schemas);
 }
 
 fn reference(name: &str) -> Value {
@@ -175,6 +176,31 @@ fn bare_references(node: &mut Value) {
             for keyword in COMBINING {
                 let Some(Value::Array(schemas)) = members.get_mut(keyword) else { continue };
                 for schema in schemas.iter_mut().filter_map(Value::as_object_mut) {
+/// What has all members of another component and some more names them itself: generators take what is inherited for something that is never
+/// null.
+fn whole_objects(schemas: &mut Schemas) {
+    let whole: Vec<(String, Value)> =
+        schemas.iter().filter_map(|(name, schema)| Some((name.clone(), with_members(schema, schemas)?))).collect();
+    schemas.extend(whole);
+}
+
+/// The object that `{allOf: [a reference to an object, an object]}` is.
+fn with_members(schema: &Value, schemas: &Schemas) -> Option<Value> {
+    let [inherited, own] = schema.get("allOf")?.as_array()?.as_slice() else { return None };
+    let mut whole = schemas.get(target(inherited)?)?.as_object()?.clone();
+    let members = own.get("properties")?.as_object()?.clone();
+    whole.get_mut("properties")?.as_object_mut()?.extend(members);
+    let required = own.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    match whole.get_mut("required").and_then(Value::as_array_mut) {
+        Some(known) => known.extend(required),
+        None => drop(whole.insert("required".to_owned(), required.into())),
+    }
+    if let Some(description) = schema.get("description") {
+        whole.insert("description".to_owned(), description.clone());
+    }
+    Some(whole.into())
+}
+
                     if let Some(target) = schema.get("$ref").cloned() {
                         description = schema.get("description").cloned().or(description);
                         *schema = Map::from_iter([("$ref".to_owned(), target)]);

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{StatusCode, Uri};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use waybill_api::act_reason::ActReason;
 use waybill_api::list::List;
 use waybill_api::messages::{Enqueued, MessageView, Reschedule};
 use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
+use waybill_core::port::query::ListOrder;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::trace::SpanKind;
 
 use super::dead_letters::{act_reason, note};
 use super::ok;
-use super::query::{Cursors, ListQuery, TenantQuery, page, query};
+use super::query::{Cursors, TenantQuery, page, query};
 use super::requested_message::RequestedMessage;
 use crate::app::App;
 use crate::body::{self, Media, Received};
@@ -27,6 +30,32 @@ use crate::limits::{BULK_BODY_BYTES_MAX, NOTE_BYTES_MAX};
 use crate::openapi::Problems;
 use crate::problem::Problem;
 use crate::spans::RequestSpan;
+
+/// Which messages of a list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct MessagesQuery {
+    /// Only this tenant's; a credential of several names one, here or in `filter`.
+    pub tenant: Option<String>,
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* generation=3 age>1h
+    /// since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes.
+    #[serde(default)]
+    pub filter: String,
+    /// `next_cursor` of the page before.
+    #[serde(alias = "resume_token")]
+    pub cursor: Option<String>,
+    /// Most items, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+    /// Not for messages: `GET /v1/outbox/stats` counts them.
+    #[serde(default)]
+    pub count: bool,
+    /// Newest first: scheduled messages, the last due first, then all others, the latest in the order first. Without it messages come
+    /// by what they wait for, finished ones last, each part oldest first.
+    #[serde(default)]
+    pub newest: bool,
+}
 
 /// Enqueue messages
 ///
@@ -78,20 +107,25 @@ pub(crate) async fn enqueue(State(app): State<App>, caller: Caller, request: Req
 
 /// List messages
 ///
-/// By filter: `state=` takes `pending`, `leased`, `done`, `cancelled`, `expired`; dead ones are at `/v1/dead-letters`.
-#[utoipa::path(get, path = "/v1/messages", tag = "messages", operation_id = "listMessages", params(ListQuery),
+/// By filter: `state=` takes `pending`, `leased`, `done`, `cancelled`, `expired`; dead ones are at `/v1/dead-letters`. What waits comes
+/// first and each part oldest first, unless `newest=true`.
+#[utoipa::path(get, path = "/v1/messages", tag = "messages", operation_id = "listMessages", params(MessagesQuery),
     responses((status = 200, description = "A page, without payloads.", body = List<MessageView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
-    let asked: ListQuery = query(&uri)?;
+    let asked: MessagesQuery = query(&uri)?;
     if asked.count {
         return Err(Problem::invalid("count is for dead letters: /v1/outbox/stats counts the others").at("count"));
     }
     let limit = page(asked.limit)?;
     let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
-    let cursors = Cursors::of("messages", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
+    let (list, order) = match asked.newest {
+        true => ("messages, newest first", ListOrder::Newest),
+        false => ("messages", ListOrder::State),
+    };
+    let cursors = Cursors::of(list, tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
-    let found = app.service.messages(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
+    let found = app.service.messages(tenant.as_ref(), &asked.filter, order, inner.as_deref(), limit).await?;
     ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }
 

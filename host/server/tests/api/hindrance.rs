@@ -24,7 +24,7 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::idempotency::Hold;
 use waybill_core::port::provision::ProvisionChange;
-use waybill_core::port::query::{Counted, Page};
+use waybill_core::port::query::{Counted, ListOrder, Page};
 use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, Statement};
 use waybill_core::streams::joint::JointEvent;
@@ -147,7 +147,7 @@ hindered! {
     }
     MessageService {
         fn message(tenant: &Tenant, id: &str) -> MessageView;
-        fn messages(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<MessageView>;
+        fn messages(tenant: Option<&Tenant>, filter: &str, order: ListOrder, cursor: Option<&str>, limit: usize) -> Page<MessageView>;
         fn cancel(tenant: &Tenant, id: &str, reason: &str, actor: &str) -> MessageView;
         fn waiting_messages(tenant: Option<&Tenant>, filter: &str, moved_to: Option<UnixMillis>, sample: usize) -> WaitingView;
         fn reschedule(tenant: &Tenant, id: &str, not_before: UnixMillis, reason: &str, actor: &str) -> MessageView;

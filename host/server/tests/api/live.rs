@@ -170,13 +170,28 @@ async fn slow_senders_of_heads_are_cut() {
 #[tokio::test]
 async fn large_heads_are_refused() {
     let live = Live::start(Limits::default(), PATIENCE).await;
-    let many: String = (0..150).map(|n| format!("x-{n}: 1\r\n")).collect();
-    let long = format!("x-long: {}\r\n", "x".repeat(64 * 1024));
-    for headers in [many, long] {
+    let headers = |count: usize| (0..count).map(|n| format!("x-{n}: 1\r\n")).collect::<String>();
+    let long = |bytes: usize| format!("x-long: {}\r\n", "x".repeat(bytes));
+    let address = format!("/livez?{}", "x".repeat(40 * 1024));
+    for (path, headers, status, code) in [
+        ("/livez", headers(150), 431, "HTTP.HEAD_TOO_LARGE"),
+        ("/livez", long(40 * 1024), 431, "HTTP.HEAD_TOO_LARGE"),
+        ("/nowhere", long(40 * 1024), 431, "HTTP.HEAD_TOO_LARGE"),
+        (address.as_str(), String::new(), 414, "HTTP.URI_TOO_LONG"),
+    ] {
+        let mut stream = live.connect().await;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = rest(stream).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        assert!(answer.contains("application/problem+json") && answer.contains(code), "{answer}");
+    }
+    // What is larger still isn't read to its end, and is told a status at most.
+    for headers in [headers(300), long(128 * 1024)] {
         let mut stream = live.connect().await;
         let _ = stream.write_all(format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n").as_bytes()).await;
         let answer = rest(stream).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431") && answer.ends_with("\r\n\r\n"), "{answer}");
     }
     assert_eq!(reqwest::get(live.url("/livez")).await.unwrap().status(), 200);
 }

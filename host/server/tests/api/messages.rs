@@ -108,11 +108,19 @@ async fn a_list_is_paged_by_a_cursor_that_only_fits_itself() {
         "/v1/messages?",
         "/v1/dead-letters?filter=topic%3Dbus%3A*&",
         "/v1/messages?filter=topic%3Dbus%3A*&tenant=acme&",
+        "/v1/messages?filter=topic%3Dbus%3A*&newest=true&",
     ] {
         let answer = api.get(&format!("{other}cursor={cursor}")).await;
         assert_eq!(answer.problem().0, 400, "{other}");
         assert_eq!(answer.json()["path"], "cursor");
     }
+    let newest = "/v1/messages?filter=topic%3Dbus%3A*&newest=true&limit=2";
+    let first = api.get(newest).await.json();
+    assert_eq!(ids(&first), ["c", "b"]);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    assert_eq!(ids(&api.get(&format!("{newest}&cursor={cursor}")).await.json()), ["a"]);
+    let turned = api.get(&format!("/v1/messages?filter=topic%3Dbus%3A*&cursor={cursor}")).await;
+    assert!(turned.json()["detail"].as_str().unwrap().contains("order"), "{}", turned.text);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! Dead letters, the latest in the order first. Rows lie by shard and seq, and a seq begins with the milliseconds at which its
-//! message entered the order: so each shard is read from its end, and the shards are merged by seq.
+//! Rows from their ends: dead letters, the latest in the order first, and what lists of other messages, newest first, are made of.
+//! Rows lie by shard and seq, and a seq begins with the milliseconds at which its message entered the order: so each shard is read from
+//! its end, and the shards are merged by seq. Scheduled messages lie by shard and due time in the same way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +15,15 @@ use waybill_surreal::{Bound, RecordIdKey, Row, Transaction, bytes_of};
 
 use super::cursor::{At, Filling};
 use super::dead::matching;
-use super::reach::Reach;
+use super::reach::{Reach, Span};
 use super::{end_key, first_key};
 use crate::fault::store_error;
 use crate::quarantine::Spoilt;
 use crate::store::SurrealStore;
-use crate::tables::{DEAD, part, part_shard, seq_key, shard_start};
+use crate::tables::{DEAD, part, part_shard, shard_start};
 
 /// Rows read at once, over all shards.
-const ROWS_PAGE: usize = 200;
+pub(super) const ROWS_PAGE: usize = 200;
 /// Rows read at once by a walk, over all shards.
 pub(super) const WALK_PAGE: usize = 500;
 /// Bytes of the rows looked at by one walk, after which it ends.
@@ -32,18 +33,28 @@ const SEQ_MILLIS_SHIFT: u32 = 20;
 /// Rows read at once of one shard at least.
 pub(super) const ROWS_MIN: usize = 8;
 
-/// What is left of one shard.
-struct Head {
-    shard: ShardId,
+/// Keys from one to before another.
+pub(super) type Range = (RecordIdKey, RecordIdKey);
+
+/// What is left of one shard in a table.
+pub(super) struct Head {
+    table: &'static str,
+    pub shard: ShardId,
     /// Read and not looked at yet, the latest first.
-    rows: VecDeque<Row>,
-    /// What is left to read, the latest at the end.
-    left: Vec<(RecordIdKey, RecordIdKey)>,
+    pub rows: VecDeque<Row>,
+    /// Ranges of keys that are left to read, the latest at the end.
+    left: Vec<Range>,
 }
 
 impl Head {
-    /// The seq of its latest row. Rows whose keys have none are passed over and noted: others lie behind them.
-    async fn latest(
+    /// The rows of a shard in some ranges of keys, which are in order.
+    pub fn new(table: &'static str, shard: ShardId, ranges: Vec<Range>) -> Self {
+        Self { table, shard, rows: VecDeque::new(), left: ranges }
+    }
+
+    /// The number behind the shard in the key of its latest row: a seq, or when it is due. Rows whose keys have none are passed over and
+    /// noted: others lie behind them.
+    pub async fn latest(
         &mut self,
         transaction: &dyn Transaction,
         limit: usize,
@@ -54,7 +65,7 @@ impl Head {
                 && let Some((first, end)) = self.left.pop()
             {
                 let (from, until) = (Bound::Included(first.clone()), Bound::Excluded(end));
-                self.rows = transaction.scan_back(DEAD, from, until, limit).await.map_err(store_error)?.into();
+                self.rows = transaction.scan_back(self.table, from, until, limit).await.map_err(store_error)?.into();
                 let more = self.rows.back().filter(|_| self.rows.len() >= limit);
                 self.left.extend(more.map(|last| (first, last.key.clone())));
             }
@@ -62,18 +73,22 @@ impl Head {
             if let Some(seq) = part(&row.key, 1) {
                 return Ok(Some(seq));
             }
-            spoilt.note(DEAD, &row.key);
+            spoilt.note(self.table, &row.key);
             self.rows.pop_front();
         }
     }
 }
 
-/// The shards that have dead letters, each found by its last row.
-async fn shards(transaction: &dyn Transaction, spoilt: &mut Spoilt) -> Result<Vec<ShardId>, StoreError> {
+/// The shards that have rows in a table, each found by its last row.
+pub(super) async fn shards(
+    transaction: &dyn Transaction,
+    table: &'static str,
+    spoilt: &mut Spoilt,
+) -> Result<Vec<ShardId>, StoreError> {
     let (from, mut until) = (Bound::Included(first_key()), Bound::Excluded(end_key()));
     let mut shards = Vec::new();
     loop {
-        let last = transaction.scan_back(DEAD, from.clone(), until, 1).await.map_err(store_error)?;
+        let last = transaction.scan_back(table, from.clone(), until, 1).await.map_err(store_error)?;
         let Some(row) = last.first() else { return Ok(shards) };
         until = Bound::Excluded(match part_shard(&row.key) {
             Some(shard) => {
@@ -81,45 +96,52 @@ async fn shards(transaction: &dyn Transaction, spoilt: &mut Spoilt) -> Result<Ve
                 shard_start(shard)
             }
             None => {
-                spoilt.note(DEAD, &row.key);
+                spoilt.note(table, &row.key);
                 row.key.clone()
             }
         });
     }
 }
 
-/// All shards from their ends on, the latest row first.
-struct Latest<'t> {
+/// What lies within reach of rows that lie under the seq of their messages, before a seq in each shard.
+fn within(reach: &Reach, until: impl Fn(ShardId) -> u64 + Send) -> impl Fn(ShardId) -> Vec<Range> + Send {
+    let spans = reach.spans(Place::seq);
+    move |shard| ranges(&spans, shard, Seq(until(shard)))
+}
+
+/// What of some spans lies in a shard before a seq.
+pub(super) fn ranges(spans: &[Span], shard: ShardId, end: Seq) -> Vec<Range> {
+    let within = spans.iter().filter_map(|span| span.within(shard, end));
+    within.map(|span| (span.begin(), span.end())).collect()
+}
+
+/// All shards of a table from their ends on, the latest row first.
+pub(super) struct Latest<'t> {
     transaction: &'t dyn Transaction,
     heads: Vec<Head>,
     /// Rows read at once of one shard.
     at_once: usize,
 }
 
-/// A row that comes next: its seq, its shard, and the index of its head.
-type Next = (u64, ShardId, usize);
+/// A row that comes next: the number behind the shard in its key, its shard, and the index of its head.
+pub(super) type Next = (u64, ShardId, usize);
 
 impl<'t> Latest<'t> {
-    /// `until`: the seq from which on nothing is wanted of a shard. `rows`: how many are read at once, over all shards.
-    async fn begin(
+    /// `ranges`: what is wanted of a shard, in order. `rows`: how many are read at once, over all shards.
+    pub async fn begin(
         transaction: &'t dyn Transaction,
-        reach: &Reach,
+        table: &'static str,
         rows: usize,
-        until: impl Fn(ShardId) -> u64 + Send,
+        ranges: impl Fn(ShardId) -> Vec<Range> + Send,
         spoilt: &mut Spoilt,
     ) -> Result<Self, StoreError> {
-        let all = shards(transaction, spoilt).await?;
-        let spans = reach.spans(Place::seq);
-        let head = |shard| {
-            let within = spans.iter().filter_map(|span| span.within(shard, Seq(until(shard))));
-            Head { shard, rows: VecDeque::new(), left: within.map(|span| (span.begin(), span.end())).collect() }
-        };
-        let heads: Vec<Head> = all.into_iter().map(head).collect();
+        let all = shards(transaction, table, spoilt).await?;
+        let heads: Vec<Head> = all.into_iter().map(|shard| Head::new(table, shard, ranges(shard))).collect();
         let at_once = (rows / heads.len().max(1)).max(ROWS_MIN);
         Ok(Self { transaction, heads, at_once })
     }
 
-    async fn next(&mut self, spoilt: &mut Spoilt) -> Result<Option<Next>, StoreError> {
+    pub async fn next(&mut self, spoilt: &mut Spoilt) -> Result<Option<Next>, StoreError> {
         let mut latest: Option<Next> = None;
         for (index, head) in self.heads.iter_mut().enumerate() {
             if let Some(seq) = head.latest(self.transaction, self.at_once, spoilt).await? {
@@ -129,7 +151,7 @@ impl<'t> Latest<'t> {
         Ok(latest)
     }
 
-    fn take(&mut self, next: Next) -> Option<Row> {
+    pub fn take(&mut self, next: Next) -> Option<Row> {
         self.heads.get_mut(next.2).and_then(|head| head.rows.pop_front())
     }
 }
@@ -155,7 +177,8 @@ pub async fn walk(
     mut each: impl FnMut(&Row, ShardId, &mut Spoilt) -> Result<(), StoreError> + Send,
 ) -> Result<Option<UnixMillis>, StoreError> {
     let end = end_of(before);
-    let mut latest = Latest::begin(transaction, reach, WALK_PAGE.min(reads.saturating_add(1)), |_| end, spoilt).await?;
+    let ranges = within(reach, |_| end);
+    let mut latest = Latest::begin(transaction, DEAD, WALK_PAGE.min(reads.saturating_add(1)), ranges, spoilt).await?;
     let (mut left, mut bytes) = (reads, 0_usize);
     let mut reached = None;
     while let Some(next) = latest.next(spoilt).await? {
@@ -188,7 +211,7 @@ pub async fn latest_dead(
         None => before,
     };
     let reach = Reach::of(store, transaction, filter, spoilt).await?;
-    let mut latest = Latest::begin(transaction, &reach, ROWS_PAGE, until, spoilt).await?;
+    let mut latest = Latest::begin(transaction, DEAD, ROWS_PAGE, within(&reach, until), spoilt).await?;
     let mut page = Filling::new(None, limit);
     while let Some(next) = latest.next(spoilt).await? {
         if !page.has_room() {

@@ -21,19 +21,19 @@ use crate::store::SurrealStore;
 use crate::tables::{DONE, OUTBOX, PARKED, SCHEDULED, history_key, number, part, part_shard, part_text, seq_key};
 
 /// Rows read at once where a row holds many messages.
-const PACKED_PAGE: usize = 16;
+pub(super) const PACKED_PAGE: usize = 16;
 /// Rows read at once where a row is a message.
 const ROWS_PAGE: usize = 500;
 
 /// How the rows of one kind lie.
-struct Shape {
-    table: &'static str,
+pub(super) struct Shape {
+    pub table: &'static str,
     rows: usize,
     /// Numbers in a cursor, the shard included.
     numbers: usize,
 }
 
-fn shape(kind: ListKind) -> Shape {
+pub(super) fn shape(kind: ListKind) -> Shape {
     match kind {
         ListKind::Flowing => Shape { table: OUTBOX, rows: PACKED_PAGE, numbers: 3 },
         ListKind::Parked => Shape { table: PARKED, rows: ROWS_PAGE, numbers: 2 },
@@ -52,7 +52,7 @@ fn row_key(kind: ListKind, at: &At) -> RecordIdKey {
 }
 
 /// The seq under which the row of a place lies.
-fn row_seq(kind: ListKind, place: Place) -> Seq {
+pub(super) fn row_seq(kind: ListKind, place: Place) -> Seq {
     match kind {
         ListKind::Parked | ListKind::Scheduled => place.seq(),
         ListKind::Flowing | ListKind::Done => place.segment,
@@ -115,7 +115,7 @@ pub async fn list(
 }
 
 /// Its place in the order, if it has one.
-fn place_of(found: &Found) -> Option<Place> {
+pub(super) fn place_of(found: &Found) -> Option<Place> {
     match found {
         Found::Flowing { place, .. } | Found::Done(place, _) => Some(*place),
         Found::Parked(parked) => Some(parked.place),
@@ -125,7 +125,7 @@ fn place_of(found: &Found) -> Option<Place> {
 }
 
 /// Bytes of a message as it was read.
-fn weight(found: &Found) -> usize {
+pub(super) fn weight(found: &Found) -> usize {
     match found {
         Found::Flowing { entry, .. } => entry.message.weight(),
         Found::Parked(parked) => parked.message.weight(),
@@ -136,7 +136,7 @@ fn weight(found: &Found) -> usize {
 }
 
 /// The messages of a row, each with its place in the list.
-async fn messages(
+pub(super) async fn messages(
     transaction: &dyn Transaction,
     kind: ListKind,
     row: Row,
@@ -183,7 +183,7 @@ async fn messages(
 
 /// Claims of the shards seen so far.
 #[derive(Default)]
-struct OpenSegments(HashMap<ShardId, ShardRecord>);
+pub(super) struct OpenSegments(HashMap<ShardId, ShardRecord>);
 
 impl OpenSegments {
     async fn of(

@@ -5,6 +5,7 @@ mod dead;
 mod depths;
 mod latest;
 mod list;
+mod newest;
 mod place;
 mod reach;
 mod soonest;
@@ -83,6 +84,21 @@ impl QueryStore for SurrealStore {
         let mut spoilt = Spoilt::default();
         let transaction = self.begin(false).await?;
         let found = list::list(self, transaction.as_ref(), kind, filter, cursor, limit, &mut spoilt).await;
+        drop(transaction);
+        self.set_aside(spoilt).await;
+        found
+    }
+
+    async fn newest(
+        &self,
+        kinds: &[ListKind],
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError> {
+        let mut spoilt = Spoilt::default();
+        let transaction = self.begin(false).await?;
+        let found = newest::newest(self, transaction.as_ref(), kinds, filter, cursor, limit, &mut spoilt).await;
         drop(transaction);
         self.set_aside(spoilt).await;
         found

@@ -15,13 +15,15 @@ use waybill_core::port::stream_store::StreamStore;
 use waybill_core::saga::records::{SagaCommit, SagaWrite};
 use waybill_core::time::UnixMillis;
 use waybill_testkit::conformance::saga_samples::{key, resting};
-use waybill_testkit::conformance::samples::{Owner, SHARD, T0, chunk, dead, done, message, segment_of, seq, tenant};
+use waybill_testkit::conformance::samples::{
+    Owner, SHARD, T0, chunk, dead, done, message, parked, segment, segment_of, seq, tenant,
+};
 use waybill_testkit::conformance::stream_samples::{ALL_BYTES, Writer, stream};
 
 use super::watched::watch;
 use super::{memory, sql};
 use crate::owner::history::list_by_time;
-use crate::tables::{DATA, DEAD, DONE, DONE_DUE, IDEMPOTENCY_DUE};
+use crate::tables::{DATA, DEAD, DONE, DONE_DUE, IDEMPOTENCY_DUE, OUTBOX};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -157,6 +159,29 @@ async fn a_list_with_a_rare_filter_ends_its_page_after_a_bounded_read() {
     }
     // 600 KB a segment: 28 of them are 16 MiB.
     assert!(pages.len() > 1 && pages.iter().all(|segments| *segments <= 29), "{pages:?}");
+}
+
+#[tokio::test]
+async fn a_page_of_the_newest_messages_reads_little_more_than_itself() {
+    let (store, reads) = watch(memory().await);
+    let mut owner = Owner::new();
+    for n in 0..200 {
+        let stopped = Write::PutParked(Arc::new(parked(seq(n, 0), 1)));
+        let ended = chunk(seq(n, 0), n, T0, vec![done(0, message("done"), DoneEnd::Delivered)]);
+        owner
+            .commit(
+                &store,
+                vec![Write::PutSegment(Arc::new(segment(seq(n, 0), 3))), stopped, Write::PutHistory(Arc::new(ended))],
+            )
+            .await;
+    }
+    reads.clear();
+    let kinds = [ListKind::Parked, ListKind::Flowing, ListKind::Done];
+    let page = store.newest(&kinds, &Filter::default(), None, 10).await.unwrap();
+    assert_eq!((page.items.len(), page.next_cursor.is_some()), (10, true));
+    for (table, most) in [(OUTBOX, 60), (DONE, 40)] {
+        assert!(reads.rows(table) <= most, "{} rows of {table} for 10 of 1,000", reads.rows(table));
+    }
 }
 
 #[tokio::test]

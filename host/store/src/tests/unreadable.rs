@@ -137,7 +137,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.keys("scope", "good", None, 100),
     );
     for kind in [ListKind::Flowing, ListKind::Parked, ListKind::Scheduled, ListKind::Done] {
-        see!(store.list(kind, &all, None, 100));
+        see!(store.list(kind, &all, None, 100), store.newest(&[kind], &all, None, 100));
     }
     // Who asks for such a row hears of it, or goes on without it; nobody else does.
     let (id, key) = (MessageId::new("bad").unwrap(), IdempotencyKey::new("bad").unwrap());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use waybill_core::ids::{Place, Seq, ShardId};
 use waybill_core::outbox::filter::Filter;
-use waybill_core::outbox::records::{DeadLetter, DeadState, DoneEnd, OpenSegment};
+use waybill_core::outbox::records::{DeadLetter, DeadState, DoneEnd, OpenSegment, Parked, Scheduled};
 use waybill_core::port::query::{Counted, Depth, Depths, Found, ListKind, Page};
 use waybill_core::port::store::Write;
 use waybill_core::time::UnixMillis;
@@ -172,6 +172,7 @@ pub async fn a_bad_cursor_is_refused(store: &impl Store) {
     for cursor in ["", "x", "1.2.3", "1.x/"] {
         store.dead_letters(&Filter::default(), Some(cursor), 10).await.unwrap_err();
         store.list(ListKind::Done, &Filter::default(), Some(cursor), 10).await.unwrap_err();
+        store.newest(&[ListKind::Scheduled, ListKind::Done], &Filter::default(), Some(cursor), 10).await.unwrap_err();
     }
 }
 
@@ -268,6 +269,95 @@ pub async fn depths_follow_what_is_written(store: &impl Store) {
         });
         assert_eq!((of, found.scheduled_until), (counted, until), "{reads} reads");
     }
+}
+
+/// What is listed newest first in pages of this size: each with its shard, the end of its segment's seq and its index.
+async fn newest(store: &impl Store, kinds: &[ListKind], of: &str, limit: usize) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let page = store.newest(kinds, &filter(of), cursor.as_deref(), limit).await.unwrap();
+        assert!(page.items.len() <= limit);
+        found.extend(page.items.iter().map(|found| match found {
+            Found::Flowing { place, .. } => {
+                format!("flowing {}.{}.{}", place.shard.0, place.segment.0 & 0xff, place.index)
+            }
+            Found::Done(place, _) => format!("done {}.{}.{}", place.shard.0, place.segment.0 & 0xff, place.index),
+            Found::Parked(parked) => {
+                let place = parked.place;
+                format!("parked {}.{}.{}", place.shard.0, place.segment.0 & 0xff, place.index)
+            }
+            Found::Scheduled(scheduled) => format!("scheduled {}", scheduled.message.id.as_str()),
+            Found::Dead(dead) => format!("dead {}", dead.message.id.as_str()),
+        }));
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return found,
+        }
+    }
+}
+
+pub async fn the_newest_messages_come_first_over_all_kinds_and_shards(store: &impl Store) {
+    // Segments of one millisecond whose seqs end in 0, 16 and 32; of the first, each message is somewhere else, and its history was
+    // written in two commits.
+    let (first, second, third) = (seq(0, 0), seq(0, 16), seq(0, 32));
+    let mut owner = Owner::new();
+    let mut open = OpenSegment::default();
+    for index in [0, 3, 4] {
+        open.acked.insert(index);
+    }
+    open.moved.insert(1);
+    owner.record.open = BTreeMap::from([(first, open)]);
+    let chunks = [(1, vec![3, 0]), (2, vec![4])].map(|(beat, indices)| {
+        let entries = indices.into_iter().map(|index| done(index, message("done"), DoneEnd::Delivered));
+        Write::PutHistory(Arc::new(chunk(first, beat, T0, entries.collect())))
+    });
+    let mut writes = vec![
+        Write::PutSegment(Arc::new(segment(first, 6))),
+        Write::PutSegment(Arc::new(segment(third, 2))),
+        Write::PutParked(Arc::new(parked(first, 1))),
+    ];
+    writes.extend(chunks);
+    writes.extend([1, 2].map(|n| Write::PutScheduled(Arc::new(scheduled(UnixMillis(T0.0 + n), &format!("s{n}"))))));
+    owner.commit(store, writes).await;
+    let mut other = Owner::of(ShardId(3));
+    let late = |row: Parked| Parked { place: Place { shard: ShardId(3), ..row.place }, ..row };
+    let scheduled = Scheduled { shard: ShardId(3), ..scheduled(UnixMillis(T0.0 + 1), "elsewhere") };
+    let writes = vec![
+        Write::PutSegment(Arc::new(segment(second, 1))),
+        Write::PutParked(Arc::new(late(parked(third, 2)))),
+        Write::PutScheduled(Arc::new(scheduled)),
+    ];
+    other.commit(store, writes).await;
+    let all = [ListKind::Scheduled, ListKind::Parked, ListKind::Flowing, ListKind::Done];
+    let expected = [
+        "scheduled s2",
+        "scheduled elsewhere",
+        "scheduled s1",
+        "parked 3.32.2",
+        "flowing 0.32.1",
+        "flowing 0.32.0",
+        "flowing 3.16.0",
+        "flowing 0.0.5",
+        "done 0.0.4",
+        "done 0.0.3",
+        "flowing 0.0.2",
+        "parked 0.0.1",
+        "done 0.0.0",
+    ];
+    for limit in [1, 2, 5, 100] {
+        assert_eq!(newest(store, &all, "", limit).await, expected, "pages of {limit}");
+    }
+    let done = [ListKind::Done];
+    assert_eq!(newest(store, &done, "state=done", 2).await, ["done 0.0.4", "done 0.0.3", "done 0.0.0"]);
+    assert_eq!(newest(store, &all, "id=s1", 2).await, ["scheduled s1"]);
+    // A page goes on behind a message that is gone meanwhile.
+    let page = store.newest(&all, &Filter::default(), None, 4).await.unwrap();
+    other.commit(store, vec![Write::DeleteParked(third.plus(2))]).await;
+    let rest = store.newest(&all, &Filter::default(), page.next_cursor.as_deref(), 1).await.unwrap();
+    assert!(
+        matches!(&rest.items[0], Found::Flowing { place, .. } if (place.shard, place.index) == (ShardId(0), 1)),
+        "{rest:?}"
+    );
 }
 
 /// How many there are when each page holds one.

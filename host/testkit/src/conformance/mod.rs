@@ -117,6 +117,7 @@ macro_rules! store_conformance {
             lists: a_list_is_paged_to_its_end_without_repeats
             lists: dead_letters_are_filtered_and_paged_in_key_order
             lists: the_latest_dead_letters_come_first_over_all_shards
+            lists: the_newest_messages_come_first_over_all_kinds_and_shards
             lists: paging_goes_on_behind_a_dead_letter_that_is_gone
             lists: a_bad_cursor_is_refused
             lists: dead_letters_are_counted_and_grouped

@@ -45,9 +45,20 @@ pub(super) fn page<T>(
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<Page<T>, StoreError> {
+    ordered_page(items, |at, after| at <= after, takes, cursor, limit)
+}
+
+/// The same of a list in an order of its own: `is_before` says whether an item lies at a cursor's place or before it.
+fn ordered_page<T>(
+    items: impl Iterator<Item = (At, T)>,
+    is_before: impl Fn(&At, &At) -> bool,
+    takes: impl Fn(&T) -> bool,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<Page<T>, StoreError> {
     let bad = || StoreError::Statement("the cursor isn't one of this list: begin without one".into());
     let after = cursor.map(|cursor| At::from_cursor(cursor).ok_or_else(bad)).transpose()?;
-    let mut items = items.skip_while(|(at, _)| after.as_ref().is_some_and(|after| at <= after)).peekable();
+    let mut items = items.skip_while(|(at, _)| after.as_ref().is_some_and(|after| is_before(at, after))).peekable();
     let mut page = Page { items: Vec::new(), next_cursor: None };
     let mut last = None;
     for _ in 0..PAGE_READS_MAX {
@@ -100,6 +111,26 @@ impl Tables {
                 })
             })),
         }
+    }
+
+    /// All messages of some kinds by their places, scheduled ones above all others by when they are due.
+    fn by_place(&self, kinds: &[ListKind]) -> Vec<(At, Found)> {
+        let placed = |place: Place| {
+            At(vec![0, place.segment.0, u64::from(place.shard.0), u64::from(place.index)], String::new())
+        };
+        let all = kinds.iter().flat_map(|kind| self.all(*kind)).map(|(_, found)| {
+            let at = match &found {
+                Found::Flowing { place, .. } | Found::Done(place, _) => placed(*place),
+                Found::Parked(parked) => placed(parked.place),
+                Found::Dead(dead) => placed(dead.place),
+                Found::Scheduled(scheduled) => {
+                    let numbers = vec![1, scheduled.due.0, u64::from(scheduled.shard.0)];
+                    At(numbers, scheduled.message.id.as_str().to_owned())
+                }
+            };
+            (at, found)
+        });
+        all.collect()
     }
 
     fn at(&self, place: Place) -> Option<Found> {
@@ -188,6 +219,21 @@ impl QueryStore for MemoryStore {
     ) -> Result<Page<Found>, StoreError> {
         self.check()?;
         self.read(|tables| page(tables.all(kind), |found| filter.takes_found(found), cursor, limit))
+    }
+
+    async fn newest(
+        &self,
+        kinds: &[ListKind],
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError> {
+        self.check()?;
+        self.read(|tables| {
+            let mut all = tables.by_place(kinds);
+            all.sort_by(|(one, _), (other, _)| other.cmp(one));
+            ordered_page(all.into_iter(), |at, after| at >= after, |found| filter.takes_found(found), cursor, limit)
+        })
     }
 
     async fn dead_letters(

@@ -49,12 +49,20 @@ fn version(slot: &ParticipantSlot) -> String {
 
 /// Says what sagas need.
 #[derive(Default)]
-struct Sagas(Mutex<Option<Vec<NeededStep>>>);
+struct Sagas {
+    needed: Mutex<Option<Vec<NeededStep>>>,
+    /// What they call of other participants by the name alone.
+    unclear: Mutex<Vec<NeededStep>>,
+}
+
+fn need_of(step: &str, way: Direction) -> NeededStep {
+    let example = SagaKey { tenant: Tenant::unnamed(), id: SagaId::new("s-7").unwrap() };
+    NeededStep { step: step.to_owned(), way, sagas: 1, example }
+}
 
 impl Sagas {
     fn need(&self, step: &str, way: Direction) {
-        let example = SagaKey { tenant: Tenant::unnamed(), id: SagaId::new("s-7").unwrap() };
-        *self.0.lock() = Some(vec![NeededStep { step: step.to_owned(), way, sagas: 1, example }]);
+        *self.needed.lock() = Some(vec![need_of(step, way)]);
     }
 }
 
@@ -62,7 +70,12 @@ impl Sagas {
 impl StepNeeds for Sagas {
     async fn needed(&self, participant: &str) -> Result<Vec<NeededStep>, String> {
         assert_eq!(participant, "shop");
-        self.0.lock().clone().ok_or_else(|| "the sagas of shard 0 are being taken over".to_owned())
+        self.needed.lock().clone().ok_or_else(|| "the sagas of shard 0 are being taken over".to_owned())
+    }
+
+    async fn unclear(&self, participant: &str, steps: &[String]) -> Result<Vec<NeededStep>, String> {
+        assert_eq!(participant, "shop");
+        Ok(self.unclear.lock().iter().filter(|need| steps.contains(&need.step)).cloned().collect())
     }
 }
 
@@ -170,6 +183,30 @@ async fn calls_that_waited_for_a_participant_that_is_rolled_back_are_given_back_
     let ended = under_way.await;
     assert!(ended.result.is_ok() && ended.by.version == "2.0.0", "{ended:?}");
     assert_eq!(execute(&slot, "tell", json!(1)).await.by.version, "1.0.0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_running_sagas_call_by_its_name_alone_does_not_become_unclear() {
+    let place = Place::new(Trust::default());
+    place.put(&steps(guests::STEP_PANICS, "1.0.0"));
+    let slot = start(&place).await;
+    let sagas = Arc::new(Sagas::default());
+    *sagas.needed.lock() = Some(Vec::new());
+    let asked: Arc<dyn StepNeeds> = Arc::clone(&sagas) as _;
+    place.fleet.ask_needs(&asked);
+    slot.may_come().await.unwrap();
+    *sagas.unclear.lock() = vec![need_of("tell", Direction::Execute)];
+    place.put(&steps(guests::SERVES_STEPS, "2.0.0"));
+    let refused = place.fleet.reload(SHOP, Reload::default()).await.unwrap_err();
+    assert_eq!(refused.code().as_str(), "PLUGIN.AMBIGUOUS_STEP");
+    assert!(refused.to_string().contains("step \"tell\" (saga s-7)") && !refused.retryable(), "{refused}");
+    assert_eq!(version(&slot), "1.0.0");
+    place.fleet.reload(SHOP, Reload { force: true, ..Reload::default() }).await.unwrap();
+    assert_eq!(version(&slot), "2.0.0");
+    assert_eq!(slot.may_come().await.unwrap_err().code().as_str(), "PLUGIN.AMBIGUOUS_STEP");
+    // What it serves already makes nothing less clear than it is.
+    place.put(&steps(guests::SERVES_STEPS, "3.0.0"));
+    place.fleet.reload(SHOP, Reload::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,10 +12,11 @@ use crate::output::{View, column, instant, less, moment, plain, text, topic, who
 #[command(after_help = "Examples:\n  \
     waybill outbox list --filter 'tenant=acme state=pending age>10m'\n  \
     waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
+    waybill outbox list --newest --limit 5                           what was sent last\n  \
     waybill outbox list --filter 'waits=schedule'\n  \
     waybill outbox list --filter 'payload.order.id=4711'\n  \
     waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
-    Conditions: tenant, topic, key, id, state, waits (schedule, retry, key, destination, ...), code, error, and the texts of a \
+    Conditions: tenant, topic, key, id, state, waits (schedule, retry, key, destination, ...), code, error, generation (of the plugin, by number or digest), and the texts of a \
     message by their names (correlation_id, aggregate_id, ..., header.NAME, payload.PATH of JSON), with = and * as a wildcard; since and until with an instant; age with \
     > or <. All have to hold. A value with spaces stands in quotes.")]
 #[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
@@ -23,6 +24,9 @@ pub struct List {
     /// Conditions, e.g. 'tenant=acme state=pending age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
+    /// Newest first: scheduled ones, the last due first, then the latest in the order; else what waits comes first, finished ones last
+    #[arg(long)]
+    pub newest: bool,
     #[command(flatten)]
     pub list: ListArgs,
 }
@@ -45,5 +49,7 @@ pub(super) const VIEW: View<'_> = View {
 
 /// Lists messages on their way.
 pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
-    lists::show(context, &["v1", "messages"], &[("filter", &args.filter)], &args.list, &VIEW).await
+    let mut query = vec![("filter", args.filter.as_str())];
+    query.extend(args.newest.then_some(("newest", "true")));
+    lists::show(context, &["v1", "messages"], &query, &args.list, &VIEW).await
 }

@@ -73,7 +73,11 @@ pub(super) async fn start_participants(
             }
             None => {
                 steps::participant(prepared, &host.fleet, &kv).await.map_err(|error| of_cli(&error))?;
-                begun.participants.push(name);
+                begun.participants.push(name.clone());
+                if let Some(participant) = host.fleet.participant(&name) {
+                    let may_come = participant.may_come().await;
+                    may_come.map_err(|error| of_swap(&format!("participant.{name}"), &error))?;
+                }
             }
         }
     }

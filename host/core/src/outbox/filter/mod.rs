@@ -42,6 +42,9 @@ pub struct Filter {
     pub code: Option<Glob>,
     /// `error=`; dead letters and parked messages only.
     pub error: Option<ErrorGlob>,
+    /// `generation=`: the number of the plugin's generation that the latest attempt went to, or its digest; dead letters of messages,
+    /// parked and finished messages only.
+    pub generation: Option<Glob>,
     pub state: Option<Glob>,
     /// `kind=`: `message`, `saga` (stuck sagas), `inbox` (received messages) or `event` (events of streams).
     pub kind: Option<Glob>,
@@ -75,7 +78,7 @@ pub struct Filter {
 macro_rules! fields {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         concat!(
-            "tenant, topic, key, id, code, error, state, waits, kind, definition, step, consumer, source, context, relay, ",
+            "tenant, topic, key, id, code, error, generation, state, waits, kind, definition, step, consumer, source, context, relay, ",
             $(stringify!($name), ", ",)*
             "header.NAME, payload.PATH (e.g. payload.order.id=4711), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, e.g. age>1h); all but these with = and * as a wildcard"
         )
@@ -175,6 +178,7 @@ impl Filter {
                 "key" | "dispatch_key" => &mut filter.key,
                 "id" => &mut filter.id,
                 "code" | "error_code" => &mut filter.code,
+                "generation" => &mut filter.generation,
                 "definition" | "def_name" => &mut filter.definition,
                 "step" => &mut filter.step,
                 "consumer" | "consumer_name" => &mut filter.consumer,
@@ -205,7 +209,8 @@ impl Filter {
             DeadKind::Inbox => !of_sagas && !of_events,
             DeadKind::Event => !of_sagas && !of_inbox && has_no_texts,
         };
-        is_open && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
+        let has_attempts = kind == DeadKind::Message || self.generation.is_none();
+        is_open && has_attempts && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
 
     /// Confines it to one tenant; false when it already names another.

@@ -6,7 +6,7 @@ use crate::ids::ShardId;
 use crate::inbox::place::InboxPlace;
 use crate::inbox::records::InboxDead;
 use crate::message::Message;
-use crate::outbox::records::DeadLetter;
+use crate::outbox::records::{AttemptRecord, DeadLetter};
 use crate::port::dead::DeadKind;
 use crate::saga::records::SagaDead;
 use crate::streams::dead::StoredDead;
@@ -30,6 +30,13 @@ impl Filter {
             && self.contents.take(&message.headers, message.payload.inline())
     }
 
+    /// Whether the latest attempt went to a generation that is asked for: by its number or by its digest.
+    pub(crate) fn takes_generation(&self, history: &[AttemptRecord]) -> bool {
+        let Some(glob) = &self.generation else { return true };
+        let plugin = history.last().and_then(|attempt| attempt.plugin.as_deref());
+        plugin.is_some_and(|plugin| glob.matches(&plugin.generation.to_string()) || glob.matches(&plugin.digest))
+    }
+
     /// Whether a dead letter matches.
     pub fn takes_dead(&self, dead: &DeadLetter) -> bool {
         let state = dead.state.word();
@@ -37,6 +44,7 @@ impl Filter {
             && self.takes_message(&dead.message, dead.died_at)
             && self.code.as_ref().is_none_or(|glob| glob.matches(&dead.code))
             && self.error.as_ref().is_none_or(|glob| glob.matches(&dead.code, &dead.reason))
+            && self.takes_generation(&dead.history)
             && self.state.as_ref().is_none_or(|glob| glob.matches(state) || state == "dead" && glob.matches("failed"))
     }
 

@@ -5,13 +5,16 @@ use bytes::Bytes;
 
 use super::*;
 use crate::annotations::Annotations;
-use crate::ids::{ConsumerName, InboundId, RelayName, Seq, ShardId, SourceName, Tenant};
+use crate::ids::{ConsumerName, InboundId, Place, RelayName, Seq, ShardId, SourceName, Tenant};
 use crate::inbox::message::InboundMessage;
 use crate::inbox::records::InboxDead;
 use crate::message::Message;
 use crate::new_message::NewMessage;
-use crate::outbox::records::{DeadState, Scheduled};
+use crate::outbox::records::{
+    AttemptOutcome, AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, Parked, Scheduled,
+};
 use crate::port::query::Found;
+use crate::port::transport::PluginIdentity;
 use crate::streams::dead::{StoredDead, StreamDeadPlace};
 use crate::streams::records::{Refusal, StreamDead};
 
@@ -295,6 +298,82 @@ fn what_is_dead_or_finished_waits_for_nothing() {
         Found::Scheduled(Arc::new(Scheduled { shard: ShardId(0), due: UnixMillis(5), message: message("bus:x") }));
     let takes = |text| Filter::parse(text, UnixMillis(0)).unwrap().takes_found(&scheduled);
     assert!(takes("waits=schedule") && takes("waiting=sched*") && !takes("waits=retry"));
+}
+
+#[test]
+fn a_generation_is_that_of_the_latest_attempt() {
+    let attempt = |generation: Option<u32>| AttemptRecord {
+        at: UnixMillis(5),
+        took_ms: 1,
+        outcome: AttemptOutcome::Delivered,
+        worker: "host-a".into(),
+        transport: "bus".into(),
+        plugin: generation.map(|generation| {
+            let digest = format!("sha256:{generation}{generation}ff");
+            Arc::new(PluginIdentity { plugin: "nats".into(), version: "1.2.3".into(), digest, generation })
+        }),
+        code: None,
+        reason: None,
+        maybe_delivered: false,
+    };
+    let place = Place { shard: ShardId(0), segment: Seq(1 << 20), index: 0 };
+    let done = |history: Vec<AttemptRecord>| {
+        let (message, at) = (message("bus:x"), UnixMillis(5));
+        Found::Done(place, Done { index: 0, message, end: DoneEnd::Delivered, at, attempts: 2, receipt: None, history })
+    };
+    let parked = |history: Vec<AttemptRecord>| {
+        let (due, delay) = (UnixMillis(9), std::time::Duration::ZERO);
+        let first_attempt_at = UnixMillis(5);
+        let message = message("bus:x");
+        Found::Parked(Arc::new(Parked {
+            place,
+            message,
+            attempts: 1,
+            due,
+            delay,
+            first_attempt_at,
+            claimed: false,
+            history,
+        }))
+    };
+    let dead = |history: Vec<AttemptRecord>| {
+        let (code, reason) = ("HTTP.400".to_owned(), "no".to_owned());
+        let (message, died_at, state) = (message("bus:x"), UnixMillis(5), DeadState::Dead);
+        let letter = DeadLetter {
+            place,
+            message,
+            code,
+            reason,
+            attempts: 1,
+            suspect: 0,
+            died_at,
+            state,
+            holds_key: false,
+            history,
+        };
+        Found::Dead(Arc::new(letter))
+    };
+    let entry = Entry { index: 0, message: message("bus:x") };
+    let waits = Found::Flowing { place, entry, claimed: false };
+    for (text, wanted) in [
+        ("generation=3", true),
+        ("generation=2", false),
+        ("generation=sha256:33*", true),
+        ("generation=sha256:22*", false),
+    ] {
+        let filter = Filter::parse(text, UnixMillis(0)).unwrap();
+        let history = || vec![attempt(Some(2)), attempt(Some(3))];
+        for found in [done(history()), parked(history()), dead(history())] {
+            assert_eq!(filter.takes_found(&found), wanted, "{text}: {found:?}");
+        }
+        for found in [done(Vec::new()), done(vec![attempt(Some(3)), attempt(None)]), waits.clone()] {
+            assert!(!filter.takes_found(&found), "no generation made this: {found:?}");
+        }
+        assert_eq!(
+            DeadKind::ALL.map(|kind| filter.may_take(kind)),
+            DeadKind::ALL.map(|kind| kind == DeadKind::Message)
+        );
+    }
 }
 
 /// The second would take the first one's place, and an act would take more than was asked.

@@ -81,6 +81,15 @@ impl QueryStore for Shim {
     ) -> Result<Page<Found>, StoreError> {
         self.inner.list(kind, filter, cursor, limit).await
     }
+    async fn newest(
+        &self,
+        kinds: &[ListKind],
+        filter: &Filter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Found>, StoreError> {
+        self.inner.newest(kinds, filter, cursor, limit).await
+    }
     async fn dead_letters(
         &self,
         filter: &Filter,
