@@ -50,7 +50,7 @@ fn the_configuration_page_has_every_key_with_its_default_and_no_other() {
     let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for info in catalogue() {
         let heading = match info.section.as_str() {
-            "route" | "stream" | "tenant" | "auth.token" => format!("[[{}]]", info.section),
+            "route" | "stream" | "tenant" | "index" | "auth.token" => format!("[[{}]]", info.section),
             section => format!("[{section}]"),
         };
         let rows = rows(&text, &heading);
