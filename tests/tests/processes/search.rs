@@ -29,7 +29,7 @@ async fn found(running: &Running, filter: &str) -> Vec<String> {
     loop {
         let mut query = vec![("filter", filter)];
         if !cursor.is_empty() {
-            query.push(("cursor", &cursor));
+            query.push(("cursor", cursor.as_str()));
         }
         let page: Value = running.api.read("/v1/messages", &query).await.unwrap();
         ids.extend(page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()));
