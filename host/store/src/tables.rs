@@ -2,10 +2,12 @@
 
 use waybill_core::ids::{MessageId, Seq, ShardId, SourceName, Tenant};
 use waybill_core::outbox::records::{DoorKey, HistoryKey};
-use waybill_core::port::inbox_store::SagaDoorKey;
-use waybill_core::saga::id::SagaKey;
 use waybill_core::time::UnixMillis;
-use waybill_surreal::{Number, RecordIdKey, Value, array, int, key, text};
+use waybill_surreal::{Number, RecordIdKey, Value, int, key, text};
+
+mod sagas;
+
+pub use sagas::*;
 
 /// A segment: `[shard, first]`. Small ones hold their data, larger ones have it in [`DATA`].
 pub const OUTBOX: &str = "outbox";
@@ -290,49 +292,6 @@ pub fn beat_key(shard: ShardId, beat: u64) -> RecordIdKey {
     key([shard_value(shard), number(beat)])
 }
 
-/// `[shard, started, tenant, id]`.
-pub fn saga_key(shard: ShardId, started: UnixMillis, of: &SagaKey) -> RecordIdKey {
-    key([shard_value(shard), number(started.0), text(of.tenant.as_str()), text(of.id.as_str())])
-}
-
-/// `[shard, started]`: before all sagas that began then.
-pub fn saga_start_of(shard: ShardId, started: UnixMillis) -> RecordIdKey {
-    key([shard_value(shard), number(started.0)])
-}
-
-/// `[shard, started, tenant, id, ended]`.
-pub fn saga_tree_key(shard: ShardId, started: UnixMillis, of: &SagaKey, ended: bool) -> RecordIdKey {
-    let (tenant, id) = (text(of.tenant.as_str()), text(of.id.as_str()));
-    key([shard_value(shard), number(started.0), tenant, id, int(i64::from(ended))])
-}
-
-/// `[shard, tenant, id, ended]`.
-pub fn saga_start_key(shard: ShardId, of: &SagaKey, ended: bool) -> RecordIdKey {
-    key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str()), int(i64::from(ended))])
-}
-
-pub fn saga_ended_key(first: UnixMillis, shard: ShardId, beat: u64) -> RecordIdKey {
-    key([number(first.0), shard_value(shard), number(beat)])
-}
-
-pub fn saga_dead_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
-    key([shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
-}
-
-/// `[shard, shard of the inbox, beat, number]`.
-pub fn saga_door_key(shard: ShardId, of: &SagaDoorKey) -> RecordIdKey {
-    key([shard_value(shard), shard_value(of.from), number(of.beat), int(i64::from(of.number))])
-}
-
-/// What a [`saga_door_key`] says.
-pub fn saga_door(of: &RecordIdKey) -> Option<SagaDoorKey> {
-    if parts(of).len() != 4 {
-        return None;
-    }
-    let from = part(of, 1).and_then(|number| u16::try_from(number).ok()).map(ShardId)?;
-    Some(SagaDoorKey { from, beat: part(of, 2)?, number: u32::try_from(part(of, 3)?).ok()? })
-}
-
 /// The first part of the keys of [`META`] under which the secrets of the inboxes' hashes lie.
 const INBOX_SECRET: &str = "inbox_secret";
 
@@ -347,28 +306,6 @@ const DIRECT: &str = "direct";
 /// `["direct", host, source]`, in [`META`]: what a host knows of a table that it publishes directly.
 pub fn direct_key(host: &str, source: &SourceName) -> RecordIdKey {
     key([text(DIRECT), text(host), text(source.as_str())])
-}
-
-/// The first part of the keys of [`META`] under which marks of dropped sagas lie.
-const DROPPED: &str = "saga_dropped";
-
-/// `["saga_dropped", shard, tenant, id]`, in [`META`]: the mark of a saga that was dropped from quarantine.
-pub fn saga_dropped_key(shard: ShardId, of: &SagaKey) -> RecordIdKey {
-    key([text(DROPPED), shard_value(shard), text(of.tenant.as_str()), text(of.id.as_str())])
-}
-
-/// Before all those marks.
-pub fn dropped_start() -> RecordIdKey {
-    key([text(DROPPED)])
-}
-
-/// Behind all those marks: lists come behind numbers.
-pub fn dropped_end() -> RecordIdKey {
-    key([text(DROPPED), array([])])
-}
-
-pub fn definition_key(name: &str, version: u32) -> RecordIdKey {
-    key([text(name), int(-i64::from(version))])
 }
 
 /// The parts of a key made of parts.
@@ -390,11 +327,6 @@ pub fn part(key: &RecordIdKey, at: usize) -> Option<u64> {
 /// The `at`-th part as a text.
 pub fn part_text(key: &RecordIdKey, at: usize) -> Option<&str> {
     waybill_surreal::text_of(parts(key).get(at))
-}
-
-/// The shard in a key of [`SAGA_ENDED`].
-pub fn part_ended_shard(key: &RecordIdKey) -> Option<ShardId> {
-    part(key, 1).and_then(|number| u16::try_from(number).ok()).map(ShardId)
 }
 
 /// The shard a key begins with.

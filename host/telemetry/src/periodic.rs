@@ -101,7 +101,6 @@ fn of_environment() -> Option<Duration> {
 /// Series of one gauge, as the SDK reads them.
 type Series = Arc<Mutex<Vec<(Vec<KeyValue>, f64)>>>;
 
-/// The readings as instruments.
 struct Gauges {
     meter: Meter,
     by_name: Mutex<HashMap<&'static str, Series>>,

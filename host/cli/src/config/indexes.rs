@@ -7,7 +7,6 @@ use super::load::tables_of;
 use super::problem::Problem;
 use super::reader::{Reader, Section};
 
-/// Reads all `[[index]]`.
 pub fn indexes<'d>(reader: &mut Reader<'d>, root: &'d Table) -> Vec<Index> {
     let mut indexes: Vec<Index> = Vec::new();
     for (number, table) in tables_of(reader, root.entry("index"), "index").into_iter().enumerate() {

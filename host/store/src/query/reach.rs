@@ -22,10 +22,8 @@ const PLACES_MAX: usize = 1_000;
 /// The number behind those of all shards.
 const SHARDS_END: u32 = u16::MAX as u32 + 1;
 
-/// Where a walk goes.
 pub struct Reach(Option<Found>);
 
-/// What an index answered.
 struct Found {
     /// The shards that have the index, each with the seq behind which it knows of everything.
     since: BTreeMap<ShardId, Seq>,

@@ -94,7 +94,6 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }
 
-/// What a program printed.
 async fn run(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await?;
     if output.status.success() {

@@ -15,7 +15,6 @@ const INSTALLED: &str = "node_modules/.package-lock.json";
 /// Where npm puts jco.
 const JCO: &str = "node_modules/@bytecodealliance/jco";
 
-/// What builds the component.
 pub(super) fn tool(project: &Project, term: &mut Term) -> Result<Tool, CliError> {
     let node = tool::find("node", term).ok_or_else(|| {
         tool::missing("there is no Node.js (node) on the PATH", "install version 20 or later: https://nodejs.org")

@@ -37,7 +37,6 @@ const AWAY_PAUSE: Duration = Duration::from_millis(200);
 /// What the server may have given out at most: more than hosts can have, so that it isn't the server that keeps the window.
 const ACK_PENDING_MAX: u32 = 300;
 
-/// A stream of orders.
 pub struct Nats(Server);
 
 impl Nats {
