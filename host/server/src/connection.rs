@@ -306,7 +306,6 @@ enum Close {
 }
 
 impl Times {
-    /// Between two looks.
     fn pause(&self) -> Duration {
         self.idle.min(self.write) / LOOKS
     }

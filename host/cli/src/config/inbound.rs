@@ -41,7 +41,6 @@ pub struct Source {
     pub tenants: Vec<Tenant>,
     /// Deliveries that may be unsettled.
     pub window: u32,
-    /// Their payload bytes.
     pub window_bytes: u32,
     pub on_overtaken: Overtaken,
     /// How long a place in the order waits for its message after a crash; none = twice the source's `settle-within`.

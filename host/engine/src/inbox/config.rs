@@ -79,7 +79,6 @@ pub struct SourceConfig {
     pub tenants: Vec<Tenant>,
     /// Deliveries that may be unsettled, over all instances.
     pub window: u32,
-    /// Their payload bytes.
     pub window_bytes: u32,
     /// Instances, each with its part of the window.
     pub instances: u32,

@@ -31,7 +31,6 @@ pub use upstream::{Disturbance, Kafka, Load, Mqtt, Nats, Pulsar, Upstream};
 
 /// When nothing has moved for this long, something is wrong: longer than a host that was killed at a bad moment is cautious.
 const STALLED_AFTER: Duration = Duration::from_secs(120);
-/// Between two looks.
 const POLL: Duration = Duration::from_millis(100);
 /// What was killed stays away so long; a host comes back at once.
 const AWAY: Duration = Duration::from_millis(700);

@@ -18,7 +18,6 @@ pub struct Purge {
     /// All that match; '' for all there are
     #[arg(long)]
     pub filter: String,
-    /// How.
     #[command(flatten)]
     pub bulk: Bulk,
 }

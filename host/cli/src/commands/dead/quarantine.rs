@@ -19,7 +19,6 @@ pub struct Quarantine {
     /// Why; kept with each
     #[arg(long, value_name = "TEXT")]
     pub note: String,
-    /// How.
     #[command(flatten)]
     pub bulk: Bulk,
 }

@@ -29,7 +29,6 @@ pub struct Replay {
     /// With `-`: those that are quarantined too
     #[arg(long, conflicts_with = "filter")]
     pub quarantined: bool,
-    /// How.
     #[command(flatten)]
     pub bulk: Bulk,
 }

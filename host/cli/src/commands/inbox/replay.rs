@@ -41,7 +41,6 @@ pub struct Replay {
     /// With `-`: those that are quarantined too
     #[arg(long, conflicts_with_all = ["filter", "table"])]
     pub quarantined: bool,
-    /// How.
     #[command(flatten)]
     pub bulk: Bulk,
 }
