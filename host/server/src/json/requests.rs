@@ -203,6 +203,7 @@ pub struct StartOperation {
     pub kind: OperationKind,
     /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, of messages those that wait, by the conditions of
     /// their lists. To take all, write `id=*`.
+    #[schema(min_length = 1)]
     pub filter: String,
     /// Of a retry: from which step, of paused sagas.
     #[serde(default, skip_serializing_if = "Option::is_none")]

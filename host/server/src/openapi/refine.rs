@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX};
+use waybill_core::saga::limits::NAME_BYTES_MAX;
 
 use crate::limits::WORKER_BYTES_MAX;
 
@@ -17,7 +18,7 @@ const COMPONENT: &str = "application/wasm";
 const COMBINING: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
 /// Members and parameters of requests that are refused when they are empty, wherever they stand. Ids of whatever kind are such.
-const NEVER_EMPTY: [&str; 14] = [
+const NEVER_EMPTY: [&str; 15] = [
     "by",
     "consumer",
     "cursor",
@@ -29,6 +30,7 @@ const NEVER_EMPTY: [&str; 14] = [
     "note",
     "resource_id",
     "resource_type",
+    "step",
     "tenant",
     "token",
     "worker_id",
@@ -36,7 +38,10 @@ const NEVER_EMPTY: [&str; 14] = [
 /// A request that has a wrong one of these isn't refused: each gets an answer of its own.
 const ANSWERED_APART: &str = "SettleItem";
 /// Members and parameters of requests that have a form besides. A control character is in none of them.
-const PATTERNS: [(&str, &str); 5] = [
+const PATTERNS: [(&str, &str); 8] = [
+    ("id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
+    ("key", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
+    ("token", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("tenant", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("hash", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("worker_id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
@@ -44,8 +49,12 @@ const PATTERNS: [(&str, &str); 5] = [
     ("payload_sha", "^[0-9A-Fa-f]{64}$"),
 ];
 /// Members and parameters of requests that are refused above so many bytes, and so above so many characters.
-const LENGTHS: [(&str, usize); 3] =
-    [("tenant", TENANT_BYTES_MAX), ("worker_id", WORKER_BYTES_MAX), ("hash", REQUEST_HASH_BYTES_MAX)];
+const LENGTHS: [(&str, usize); 4] = [
+    ("tenant", TENANT_BYTES_MAX),
+    ("worker_id", WORKER_BYTES_MAX),
+    ("hash", REQUEST_HASH_BYTES_MAX),
+    ("step", NAME_BYTES_MAX),
+];
 
 /// Puts the document that was made of the types into its last form.
 pub(super) fn refine(document: &mut Value) {
@@ -54,6 +63,7 @@ pub(super) fn refine(document: &mut Value) {
         name_variants(schemas);
         one_payload(schemas);
         edited_message(schemas);
+        whole_objects(schemas);
     }
     bare_references(document);
     plain_bodies(document);
@@ -63,7 +73,6 @@ pub(super) fn refine(document: &mut Value) {
 
 fn schemas(document: &mut Value) -> Option<&mut Schemas> {
     document.pointer_mut("/components/schemas")?.as_object_mut()
-        whole_objects(schemas);
 }
 
 fn reference(name: &str) -> Value {
@@ -167,15 +176,6 @@ fn edited_message(schemas: &mut Schemas) {
     }
 }
 
-/// A reference that is one of several schemas for a value stands alone; what is said of the value stands beside them.
-fn bare_references(node: &mut Value) {
-    match node {
-        Value::Array(items) => items.iter_mut().for_each(bare_references),
-        Value::Object(members) => {
-            let mut description = None;
-            for keyword in COMBINING {
-                let Some(Value::Array(schemas)) = members.get_mut(keyword) else { continue };
-                for schema in schemas.iter_mut().filter_map(Value::as_object_mut) {
 /// What has all members of another component and some more names them itself: generators take what is inherited for something that is never
 /// null.
 fn whole_objects(schemas: &mut Schemas) {
@@ -201,6 +201,15 @@ fn with_members(schema: &Value, schemas: &Schemas) -> Option<Value> {
     Some(whole.into())
 }
 
+/// A reference that is one of several schemas for a value stands alone; what is said of the value stands beside them.
+fn bare_references(node: &mut Value) {
+    match node {
+        Value::Array(items) => items.iter_mut().for_each(bare_references),
+        Value::Object(members) => {
+            let mut description = None;
+            for keyword in COMBINING {
+                let Some(Value::Array(schemas)) = members.get_mut(keyword) else { continue };
+                for schema in schemas.iter_mut().filter_map(Value::as_object_mut) {
                     if let Some(target) = schema.get("$ref").cloned() {
                         description = schema.get("description").cloned().or(description);
                         *schema = Map::from_iter([("$ref".to_owned(), target)]);
