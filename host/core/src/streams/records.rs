@@ -99,7 +99,7 @@ pub struct Append {
 }
 
 impl Append {
-    /// Without a trace.
+    /// One that is part of no trace.
     pub fn new(stream: StreamKey, events: Vec<NewEvent>) -> Self {
         Self { stream, events, traceparent: None }
     }
