@@ -19,11 +19,6 @@ const SOURCES: [(&str, &str); 8] = [
 ];
 
 fn main() -> ExitCode {
-    // Functions of the same code become one. Of all linkers for all systems only the one that Rust brings for this target is sure to
-    // know the flag.
-    if env::var("TARGET").is_ok_and(|target| target == "x86_64-unknown-linux-gnu") {
-        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
-    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
