@@ -13,7 +13,7 @@ use crate::outbox::filter::{ContentField, Held};
 
 /// Indexes of a host: each is a row more for each message that has the field.
 pub const INDEXES_MAX: usize = 16;
-/// Bytes of a value that lies in an index as it is. Of a longer one its sha-256 does.
+/// Bytes of a path, and of a value that lies in an index as it is. Of a longer one its sha-256 does.
 pub const VALUE_BYTES_MAX: usize = 128;
 
 /// A header, or a field of payloads, that can be looked up of some tenants' messages.
@@ -36,10 +36,13 @@ impl Index {
     /// Reads a field as filters have it.
     ///
     /// # Errors
-    /// It is neither a header nor a field of payloads, or asks for any of them with a `*`.
+    /// It is neither a header nor a field of payloads, asks for any of them with a `*`, or couldn't stand in a key.
     pub fn field(text: &str) -> Result<ContentField, String> {
         let takes = "write header.NAME or payload.PATH, e.g. payload.order.id";
         match ContentField::parse(text)? {
+            Some(_) if text.len() > VALUE_BYTES_MAX || text.chars().any(char::is_control) => {
+                Err(format!("a path has at most {VALUE_BYTES_MAX} bytes and no control characters; {takes}"))
+            }
             Some(_) if text.contains('*') => Err(format!("an index is of one field, without *; {takes}")),
             Some(field) => Ok(field),
             None => Err(format!("only headers and fields of payloads are indexed; {takes}")),

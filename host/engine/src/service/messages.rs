@@ -301,12 +301,14 @@ fn kinds(filter: &Filter) -> Vec<(&'static str, ListKind)> {
     let takes = |word: &str| filter.state.as_ref().is_none_or(|state| state.matches(word));
     let waits = |kind: WaitKind| filter.waits.as_ref().is_none_or(|waits| waits.matches(kind.as_str()));
     let is_open = takes("pending") || takes("leased");
+    // Only an attempt has a generation.
+    let may_be_new = filter.generation.is_none();
     let in_order = is_open && WaitKind::ALL.into_iter().filter(|kind| *kind != WaitKind::Schedule).any(waits);
     let ends = ["done", "sent", "published", "cancelled", "expired", "purged"];
     let all = [
         ("p", ListKind::Parked, in_order),
-        ("f", ListKind::Flowing, in_order),
-        ("s", ListKind::Scheduled, takes("pending") && waits(WaitKind::Schedule)),
+        ("f", ListKind::Flowing, in_order && may_be_new),
+        ("s", ListKind::Scheduled, takes("pending") && waits(WaitKind::Schedule) && may_be_new),
         ("d", ListKind::Done, filter.waits.is_none() && ends.into_iter().any(takes)),
     ];
     all.into_iter().filter(|(_, _, wanted)| *wanted).map(|(name, kind, _)| (name, kind)).collect()

@@ -24,6 +24,9 @@ use crate::tables::{
     BLOB, DONE, DONE_DUE, ID, ID_DUE, INDEX, history_due_key, history_key, id_due_key, id_key, part_text,
 };
 
+/// Messages that have rows in indexes and go in one transaction, or little more: what a transaction deletes has to fit into the store's
+/// smallest write buffer.
+const INDEXED_AT_ONCE: usize = 1_000;
 /// Tries when an owner writes one of the same id rows meanwhile.
 const TRIES_MAX: u32 = 5;
 
@@ -37,10 +40,33 @@ pub async fn purge_history(
     // Whatever is indexed now: what was indexed by an earlier configuration goes, too.
     let indexed = fields(store.begin(false).await?.as_ref()).await?;
     store.indexes().found(indexed.clone());
+    if indexed.is_empty() {
+        return purge_at_once(store, chunks, &indexed, keep_derived, now).await;
+    }
+    let mut messages = 0;
+    let parts = chunks.chunk_by(|_, next| {
+        messages += next.entries.len();
+        let goes_on = messages <= INDEXED_AT_ONCE;
+        messages = if goes_on { messages } else { next.entries.len() };
+        goes_on
+    });
+    for part in parts {
+        purge_at_once(store, part, &indexed, keep_derived, now).await?;
+    }
+    Ok(())
+}
+
+async fn purge_at_once(
+    store: &SurrealStore,
+    chunks: &[Arc<HistoryChunk>],
+    indexed: &BTreeSet<ContentField>,
+    keep_derived: Duration,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
     let mut tries = 1;
     loop {
         let transaction = store.begin(true).await?;
-        let worked = purge(transaction.as_ref(), chunks, &indexed, keep_derived, now).await;
+        let worked = purge(transaction.as_ref(), chunks, indexed, keep_derived, now).await;
         match finish(transaction, worked).await {
             Err(StoreError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
             done => return done,

@@ -33,8 +33,14 @@ const SEQ_MILLIS_SHIFT: u32 = 20;
 /// Rows read at once of one shard at least.
 pub(super) const ROWS_MIN: usize = 8;
 
-/// Keys from one to before another.
-pub(super) type Range = (RecordIdKey, RecordIdKey);
+/// A range of keys.
+pub(super) struct Range {
+    pub first: RecordIdKey,
+    /// The one behind it.
+    pub end: RecordIdKey,
+    /// Whether all of it lies under one number: it has few rows then, and is read forwards, which costs SurrealKV less than going backwards.
+    pub is_narrow: bool,
+}
 
 /// What is left of one shard in a table.
 pub(super) struct Head {
@@ -62,12 +68,16 @@ impl Head {
     ) -> Result<Option<u64>, StoreError> {
         loop {
             while self.rows.is_empty()
-                && let Some((first, end)) = self.left.pop()
+                && let Some(Range { first, end, is_narrow }) = self.left.pop()
             {
+                if is_narrow {
+                    self.rows = self.all_of(transaction, first, end, limit).await?;
+                    continue;
+                }
                 let (from, until) = (Bound::Included(first.clone()), Bound::Excluded(end));
                 self.rows = transaction.scan_back(self.table, from, until, limit).await.map_err(store_error)?.into();
                 let more = self.rows.back().filter(|_| self.rows.len() >= limit);
-                self.left.extend(more.map(|last| (first, last.key.clone())));
+                self.left.extend(more.map(|last| Range { first, end: last.key.clone(), is_narrow }));
             }
             let Some(row) = self.rows.front() else { return Ok(None) };
             if let Some(seq) = part(&row.key, 1) {
@@ -75,6 +85,27 @@ impl Head {
             }
             spoilt.note(self.table, &row.key);
             self.rows.pop_front();
+        }
+    }
+
+    /// All rows of a range, the latest first.
+    async fn all_of(
+        &self,
+        transaction: &dyn Transaction,
+        first: RecordIdKey,
+        end: RecordIdKey,
+        limit: usize,
+    ) -> Result<VecDeque<Row>, StoreError> {
+        let (mut from, mut all) = (Bound::Included(first), VecDeque::new());
+        loop {
+            let until = Bound::Excluded(end.clone());
+            let rows = transaction.scan(self.table, from, until, limit).await.map_err(store_error)?;
+            let next = rows.last().filter(|_| rows.len() >= limit).map(|last| last.key.clone());
+            rows.into_iter().for_each(|row| all.push_front(row));
+            match next {
+                Some(last) => from = Bound::Excluded(last),
+                None => return Ok(all),
+            }
         }
     }
 }
@@ -112,7 +143,7 @@ fn within(reach: &Reach, until: impl Fn(ShardId) -> u64 + Send) -> impl Fn(Shard
 /// What of some spans lies in a shard before a seq.
 pub(super) fn ranges(spans: &[Span], shard: ShardId, end: Seq) -> Vec<Range> {
     let within = spans.iter().filter_map(|span| span.within(shard, end));
-    within.map(|span| (span.begin(), span.end())).collect()
+    within.map(|span| Range { first: span.begin(), end: span.end(), is_narrow: span.is_narrow() }).collect()
 }
 
 /// All shards of a table from their ends on, the latest row first.

@@ -97,9 +97,10 @@ impl QueryStore for SurrealStore {
         limit: usize,
     ) -> Result<Page<Found>, StoreError> {
         let mut spoilt = Spoilt::default();
-        let transaction = self.begin(false).await?;
+        // It reads several tables that messages move between.
+        let transaction = self.begin_snapshot().await?;
         let found = newest::newest(self, transaction.as_ref(), kinds, filter, cursor, limit, &mut spoilt).await;
-        drop(transaction);
+        self.end_snapshot(transaction).await;
         self.set_aside(spoilt).await;
         found
     }

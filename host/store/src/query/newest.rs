@@ -14,7 +14,7 @@ use waybill_core::port::store::StoreError;
 use waybill_surreal::{RecordIdKey, Row, Transaction, key, text};
 
 use super::cursor::{At, Filling};
-use super::latest::{Head, Latest, ROWS_MIN, ROWS_PAGE, ranges, shards};
+use super::latest::{Head, Latest, ROWS_MIN, ROWS_PAGE, Range, ranges, shards};
 use super::list::{OpenSegments, PACKED_PAGE, messages, place_of, row_seq, shape, weight};
 use super::reach::Reach;
 use crate::quarantine::Spoilt;
@@ -105,7 +105,7 @@ async fn add_scheduled(
         }
     };
     // They have no place yet, so no index knows of them.
-    let whole = |shard| vec![(shard_start(shard), until(shard))];
+    let whole = |shard| vec![Range { first: shard_start(shard), end: until(shard), is_narrow: false }];
     let mut latest = Latest::begin(transaction, SCHEDULED, ROWS_PAGE, whole, spoilt).await?;
     while let Some(next) = latest.next(spoilt).await? {
         if !page.has_room() {

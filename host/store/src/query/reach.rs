@@ -56,6 +56,11 @@ impl Span {
         start_of(self.until)
     }
 
+    /// Whether all of it lies under one seq.
+    pub fn is_narrow(&self) -> bool {
+        self.from.0 == self.until.0 && self.until.1.saturating_sub(self.from.1) <= 1
+    }
+
     pub fn is_before(&self, shard: ShardId, seq: Seq) -> bool {
         self.until <= (u32::from(shard.0), seq.0)
     }

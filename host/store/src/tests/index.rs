@@ -78,6 +78,18 @@ async fn looked_up_dead(store: &SurrealStore, filter: &Filter, latest: bool) -> 
     }
 }
 
+async fn looked_up_newest(store: &SurrealStore, filter: &Filter) -> Vec<Found> {
+    let (mut all, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = store.newest(&KINDS, filter, cursor.as_deref(), 3).await.unwrap();
+        all.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return all;
+        }
+    }
+}
+
 /// A look-up answers what looking at everything does, in the same order.
 async fn is_as_a_scan(store: &SurrealStore, text: &str, when: &str) {
     let filter = filter(text);
@@ -87,6 +99,9 @@ async fn is_as_a_scan(store: &SurrealStore, text: &str, when: &str) {
         scanned.retain(|found| filter.takes_found(found));
         assert_eq!(looked_up(store, kind, &filter).await, scanned, "{when}: {text} of {kind:?}");
     }
+    let mut newest = store.newest(&KINDS, &all, None, 1_500).await.unwrap().items;
+    newest.retain(|found| filter.takes_found(found));
+    assert_eq!(looked_up_newest(store, &filter).await, newest, "{when}: {text} newest first");
     for latest in [true, false] {
         let page = match latest {
             true => store.latest_dead(&all, None, 1_500).await.unwrap(),

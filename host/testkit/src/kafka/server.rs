@@ -33,7 +33,7 @@ const ARE_YOU_THERE: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 255, 255]
 const ARCHIVE: &str = "server.jsa";
 /// Of a server that is started again. Its cluster knows the one that was killed, and lets nobody in with its number as long as that might
 /// live: nine seconds otherwise. From the start it would be too short for a busy machine.
-const AFTER_A_KILL: &str = "broker.session.timeout.ms=2000\nbroker.heartbeat.interval.ms=500\n";
+const AFTER_A_KILL: &str = "broker.session.timeout.ms=4000\nbroker.heartbeat.interval.ms=500\n";
 
 /// How to start one.
 #[derive(Clone, Debug, Default)]
@@ -258,7 +258,7 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
         let _ = write!(
             config,
             "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
-             listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms=4000\n\
+             listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms=10000\n\
              listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_waybill=\"secret\";\n\
              listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;\n\
              listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"

@@ -76,7 +76,8 @@ pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &m
         Language::Js => Some(js::tool(project, term)?),
         Language::Python => Some(python::tool(project, term)?),
     };
-    let stamp = tool.as_ref().and_then(|tool| Stamp::of(project, &tool.version, &file));
+    let told = |tool: &Tool| format!("{}\n{:?}", tool.version, tool.command.get_args().collect::<Vec<_>>());
+    let stamp = tool.as_ref().and_then(|tool| Stamp::of(project, &told(tool), &file));
     let before = stamp.as_ref().filter(|_| !force).and_then(|stamp| stamp.unchanged(&file));
     if let Some(inspection) = before {
         term.say(&format!(

@@ -1,13 +1,28 @@
 //! Python: componentize-py, in the version that the project's `requirements.txt` pins.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use super::{Project, Tool};
 use crate::author::tool;
 use crate::exit::CliError;
 use crate::term::Term;
 
+/// Prints which packages the Python has from which componentize-py takes them, and when each was installed. It fails where one is only
+/// linked to its sources, whose changes nothing here tells of.
+const PACKAGES: &str = r#"
+import os, site, sys
+folders = site.getsitepackages() + [site.getusersitepackages()]
+for folder in sorted(filter(os.path.isdir, folders)):
+    for name in sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", ".egg-link", ".pth"))):
+        path = os.path.join(folder, name)
+        link = os.path.join(path, "direct_url.json")
+        if name.endswith(".egg-link") or (os.path.isfile(link) and '"editable": true' in open(link).read()):
+            sys.exit(1)
+        record = os.path.join(path, "RECORD")
+        print(path, os.stat(record if os.path.isfile(record) else path).st_mtime_ns)
+"#;
 /// How it gets there.
 const INSTALL: &str = "run `python3 -m venv .venv && .venv/bin/pip install -r requirements.txt` in the project";
 
@@ -16,9 +31,9 @@ pub(super) fn tool(project: &Project, term: &mut Term) -> Result<Tool, CliError>
     let program = find(project, term).ok_or_else(|| {
         tool::missing("componentize-py, which makes components of Python, isn't installed for this project", INSTALL)
     })?;
-    let version = version(&program, project, term)?;
+    let version = format!("{}\n{}", version(&program, project, term)?, packages(&project.root));
     let mut command = Command::new(program);
-    // Only what the project itself has: packages of an environment that happens to be active don't come along.
+    // Else it would take packages of an environment that happens to be active. Those of the Python on the path it takes.
     command.current_dir(&project.root).env_remove("VIRTUAL_ENV");
     command.arg("-d").arg(project.root.join("wit")).args(["-w", &project.world, "componentize", "plugin"]);
     command.arg("-p").arg(project.root.join("src"));
@@ -36,6 +51,16 @@ fn find(project: &Project, term: &Term) -> Option<PathBuf> {
         .map(program)
         .find(|path| tool::is_program(path))
         .or_else(|| tool::find("componentize-py", term))
+}
+
+/// The packages that may come into a component. Where that can't be told, something that was never told before.
+fn packages(root: &Path) -> String {
+    let mut python = Command::new("python3");
+    python.args(["-c", PACKAGES]).current_dir(root).env_remove("VIRTUAL_ENV").stdin(Stdio::null());
+    match python.output() {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        _ => format!("{:?}", SystemTime::now()),
+    }
 }
 
 /// The version that `requirements.txt` pins, if it pins one.

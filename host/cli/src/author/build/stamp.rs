@@ -110,7 +110,8 @@ impl Walk {
             }
             self.bytes = self.bytes.saturating_add(found.len());
             self.files.push(path);
-            if found.is_dir() || self.files.len() > FILES_MAX || self.bytes > BYTES_MAX {
+            // A pipe or a device has no end.
+            if !found.is_file() || self.files.len() > FILES_MAX || self.bytes > BYTES_MAX {
                 return Err(std::io::ErrorKind::FileTooLarge.into());
             }
         }
