@@ -3,6 +3,7 @@
 use waybill_api::transports::Breaker;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
+use waybill_core::port::query::ListOrder;
 use waybill_core::port::service::MessageState;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome};
 use waybill_testkit::fake_transport::{Answer, End, ack, blocked, retryable};
@@ -196,7 +197,7 @@ async fn a_pause_outlives_the_process_and_ends_when_it_is_lifted() {
     let host = world.start().await;
     pass(seconds(60)).await;
     assert_eq!(world.main.log().sent.len(), 0);
-    let listed = host.outbox.messages(None, "", None, 10).await.unwrap();
+    let listed = host.outbox.messages(None, "", ListOrder::State, None, 10).await.unwrap();
     assert_eq!(listed.items[0].waiting.as_ref().unwrap().on, WaitKind::Paused, "lists say what a message waits for");
     assert!(host.outbox.transports().await[0].paused);
     host.outbox.resume("main", "", "ops").await.unwrap();
