@@ -118,7 +118,7 @@ async fn metrics_show_depths_holds_and_transports() {
 #[tokio::test]
 async fn what_metrics_counts_is_counted_for_exports_as_long_as_the_server_is_there() {
     let host = host().await;
-    host.send(of("acme", NewMessage { topic: "bus:a".to_owned(), ..message("a") })).await;
+    host.held(of("acme", message("held")), "http://shop.example").await;
     let server = Server::new(parts(&host, &Arc::default(), None, Limits::default()));
     let (router, counting) = (server.router(), server.counting());
     let page = send(&router, get("/metrics")).await.text;
