@@ -242,7 +242,7 @@ async fn a_quota_makes_sends_slower_and_nothing_fails() {
     }
     assert!(taken == 3 && throttled > 0, "{taken} were taken, {throttled} calls had to wait");
     let all = client.read("slow", i32::MAX as usize).await.unwrap();
-    assert_eq!(all.iter().filter_map(|record| record.header("id")).collect::<HashSet<_>>().len(), 15);
+    assert_eq!(all.iter().filter_map(|record| record.header("id")).collect::<HashSet<_>>().len(), 15, "{all:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,8 +66,12 @@ async fn a_changed_password_holds_the_transport_and_burns_nothing_until_a_reload
     server.change_password("the-second").unwrap();
     enqueue(&running.api, 10, 20).await;
     until("the transport is held, with the code", async || {
-        let blocked: Vec<Value> = running.api.list("/v1/outbox/blocked", &[]).await.unwrap();
-        blocked.iter().any(|held| held["kind"] == "transport" && held["code"] == "MQTT.AUTH")
+        let blocked: Value = running.api.read("/v1/outbox/blocked", &[]).await.unwrap();
+        blocked["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|held| held["kind"] == "transport" && held["code"] == "MQTT.AUTH")
     })
     .await;
     assert!(running.api.dead_letters().await.unwrap().is_empty());

@@ -192,8 +192,16 @@ public class Client {
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    static List<TopicPartition> places(KafkaConsumer<byte[], byte[]> consumer, String topic) {
-        return consumer.partitionsFor(topic).stream().map(info -> new TopicPartition(topic, info.partition())).toList();
+    /** All partitions of a topic. A busy server may say for a moment that it has none. */
+    static List<TopicPartition> places(KafkaConsumer<byte[], byte[]> consumer, String topic) throws Exception {
+        long deadline = System.currentTimeMillis() + 60_000;
+        List<PartitionInfo> all = consumer.partitionsFor(topic);
+        while (all.isEmpty()) {
+            if (System.currentTimeMillis() > deadline) throw new IllegalStateException("no partitions of " + topic + " within a minute");
+            Thread.sleep(200);
+            all = consumer.partitionsFor(topic);
+        }
+        return all.stream().map(info -> new TopicPartition(topic, info.partition())).toList();
     }
 
     static byte[] bytes(String text) { return text.getBytes(StandardCharsets.UTF_8); }
