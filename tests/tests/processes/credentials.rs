@@ -1,6 +1,6 @@
 //! Credentials that stop being good while the release binary sends, and good ones that come by a reload.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use waybill_testkit::api::Api;
@@ -64,6 +64,11 @@ async fn a_changed_password_holds_the_transport_and_burns_nothing_until_a_reload
     until_all_are_gone(&running.api).await;
 
     server.change_password("the-second").unwrap();
+    until("the server goes by the new password", async || {
+        let before = Login { session: None, ..login("the-first") };
+        Client::connect(server.port(), &before).await.is_err()
+    })
+    .await;
     enqueue(&running.api, 10, 20).await;
     until("the transport is held, with the code", async || {
         let blocked: Value = running.api.read("/v1/outbox/blocked", &[]).await.unwrap();
@@ -75,13 +80,20 @@ async fn a_changed_password_holds_the_transport_and_burns_nothing_until_a_reload
     })
     .await;
     assert!(running.api.dead_letters().await.unwrap().is_empty());
+    // Those that were under way when the server cut the connection have had an attempt: they may have arrived.
+    let held: BTreeMap<String, _> =
+        running.api.messages("pending").await.unwrap().into_iter().map(|held| (held.id, held.attempts)).collect();
+    assert!(!held.is_empty());
 
     running.write(&second);
     let reply = running.reload().await;
     assert!(reply.is_ok(), "{reply:?}");
     until_all_are_gone(&running.api).await;
     let done = running.api.messages("done").await.unwrap();
-    assert!(done.len() == 20 && done.iter().all(|message| message.attempts == 1), "an attempt was burned: {done:?}");
+    let is_burned = held
+        .iter()
+        .any(|(id, attempts)| done.iter().any(|message| message.id == *id && message.attempts > *attempts + 1));
+    assert!(done.len() == 20 && !is_burned, "an attempt was burned: {held:?} {done:?}");
     assert!(running.api.dead_letters().await.unwrap().is_empty());
     let mut reader = Client::connect(server.port(), &login("the-second")).await.unwrap();
     let mut ids = BTreeSet::new();
