@@ -22,11 +22,11 @@ codes! {
     HTTP_CANCELLED = "HTTP.CANCELLED";
     HTTP_CONNECT = "HTTP.CONNECT";
     HTTP_DENIED = "HTTP.DENIED";
+    HTTP_HEAD_TOO_LARGE = "HTTP.HEAD_TOO_LARGE" => answered(431, "The head of the request is too large",
+        "Send fewer or shorter headers; cookies of other services on the same name are a common cause.");
     HTTP_LIMIT = "HTTP.LIMIT";
     HTTP_MEDIA_TYPE = "HTTP.MEDIA_TYPE" => answered(415, "The body's media type isn't taken",
         "Send `content-type: application/json`.");
-    HTTP_HEAD_TOO_LARGE = "HTTP.HEAD_TOO_LARGE" => answered(431, "The head of the request is too large",
-        "Send fewer or shorter headers; cookies of other services on the same name are a common cause.");
     HTTP_METHOD = "HTTP.METHOD" => answered(405, "The address doesn't take this method",
         "Use a method of the `allow` header.");
     HTTP_NOT_FOUND = "HTTP.NOT_FOUND" => answered(404, "There is no such address",
