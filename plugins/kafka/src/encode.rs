@@ -20,19 +20,17 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// Adds a message to a batch, unless that would make it longer than `most` bytes. One alone may be longer.
-    pub(crate) fn add(&mut self, batch: &mut Filling, message: &Message, most: usize) -> bool {
+    ///
+    /// Its record has the time at which it goes, in milliseconds of Unix: a topic keeps it for as long as it says, however long
+    /// the message waited before.
+    pub(crate) fn add(&mut self, batch: &mut Filling, message: &Message, most: usize, now: i64) -> bool {
         let count = self.write_headers(message);
         let key = message.key.as_deref().map(str::as_bytes);
         let length = self.headers.len() + message.payload.len() + key.map_or(0, <[u8]>::len) + NUMBERS_BYTES_MAX;
         if !batch.is_empty() && batch.len() + length > most {
             return false;
         }
-        batch.push(Record {
-            timestamp: i64::try_from(message.created_at).unwrap_or(i64::MAX),
-            key,
-            headers: (&self.headers, count),
-            value: &message.payload,
-        });
+        batch.push(Record { timestamp: now, key, headers: (&self.headers, count), value: &message.payload });
         true
     }
 

@@ -44,13 +44,13 @@ const HEADERS: &str = "id=m1 x-tenant=acme x-topic=bus:orders.created x-key=orde
 #[test]
 fn a_message_is_one_record_with_its_envelope_as_headers() {
     let mut filling = Filling::default();
-    assert!(Encoder::default().add(&mut filling, &message(), 1));
+    assert!(Encoder::default().add(&mut filling, &message(), 1, 5));
     let bytes = filling.end(Compression::None).unwrap().stamped(Producer { id: 1, epoch: 0 }, 0);
     let batch = next_batch(&mut Bytes::from(bytes)).unwrap().unwrap();
     let whole = batch.whole().unwrap();
     let records = batch.records(&whole).collect::<Result<Vec<_>, _>>().unwrap();
     let [record] = records.as_slice() else { panic!("{records:?}") };
-    assert_eq!((record.key, record.value, record.timestamp), (Some(&b"order-1"[..]), Some(&b"{}"[..]), 1));
+    assert_eq!((record.key, record.value, record.timestamp), (Some(&b"order-1"[..]), Some(&b"{}"[..]), 5));
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let headers: Vec<String> =
         record.headers.iter().map(|(name, value)| format!("{}={}", text(name), text(value.unwrap()))).collect();
@@ -60,8 +60,8 @@ fn a_message_is_one_record_with_its_envelope_as_headers() {
 #[test]
 fn a_batch_is_no_longer_than_it_may_be_and_holds_one_all_the_same() {
     let (mut filling, mut encoder) = (Filling::default(), Encoder::default());
-    assert!(encoder.add(&mut filling, &message(), 1));
-    assert!(!encoder.add(&mut filling, &message(), 1));
-    assert!(encoder.add(&mut filling, &message(), 10_000));
+    assert!(encoder.add(&mut filling, &message(), 1, 5));
+    assert!(!encoder.add(&mut filling, &message(), 1, 5));
+    assert!(encoder.add(&mut filling, &message(), 10_000, 5));
     assert!(filling.len() < 10_000);
 }

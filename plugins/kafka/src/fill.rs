@@ -1,5 +1,7 @@
 //! What goes next: a batch for each partition that has none under way, and the fate of what goes nowhere.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use waybill_kafka_wire::batch::Filling;
 use waybill_plugin::transport::{Fault, Outcome, PluginError};
 
@@ -18,6 +20,8 @@ impl Sending<'_> {
         let under_way: usize =
             self.queues.iter().filter_map(|queue| queue.flight.as_ref()).map(|flight| flight.places.len()).sum();
         let mut room = (config.common.window as usize).saturating_sub(under_way);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
         for place in 0..self.queues.len() {
             let Some(queue) = self.queues.get_mut(place).filter(|queue| queue.flight.is_none()) else { continue };
             let most = if queue.singly { 1 } else { config.own.batch_bytes as usize };
@@ -30,7 +34,7 @@ impl Sending<'_> {
                     self.outcomes.settle(next, behind());
                     continue;
                 }
-                if !self.runs.may_go(next) || !self.client.encoder.add(&mut filling, message, most) {
+                if !self.runs.may_go(next) || !self.client.encoder.add(&mut filling, message, most, now) {
                     queue.waiting.push_front(next);
                     break;
                 }

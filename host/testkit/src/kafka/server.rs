@@ -249,7 +249,8 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
          listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n\
          log.dirs={}\nnum.partitions=4\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=4\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.num.partitions=4\ntransaction.state.log.min.isr=1\n\
-         group.initial.rebalance.delay.ms=0\nnum.network.threads=2\nnum.io.threads=2\nlog.cleaner.dedupe.buffer.size=8388608\n{}\n",
+         group.initial.rebalance.delay.ms=0\nlog.retention.check.interval.ms=1000\nlog.initial.task.delay.ms=0\n\
+         num.network.threads=2\nnum.io.threads=2\nlog.cleaner.dedupe.buffer.size=8388608\n{}\n",
         folder.join("data").display(),
         options.config
     );
