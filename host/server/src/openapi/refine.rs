@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX};
 use waybill_core::saga::limits::NAME_BYTES_MAX;
+use waybill_core::streams::limits::HISTORY_NAME_BYTES_MAX;
 
 use crate::limits::WORKER_BYTES_MAX;
 
@@ -38,7 +39,7 @@ const NEVER_EMPTY: [&str; 15] = [
 /// A request that has a wrong one of these isn't refused: each gets an answer of its own.
 const ANSWERED_APART: &str = "SettleItem";
 /// Members and parameters of requests that have a form besides. A control character is in none of them.
-const PATTERNS: [(&str, &str); 8] = [
+const PATTERNS: [(&str, &str); 9] = [
     ("id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("key", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("token", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
@@ -47,13 +48,20 @@ const PATTERNS: [(&str, &str); 8] = [
     ("worker_id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
     ("sha256", "^(sha256:)?[0-9A-Fa-f]{64}$"),
     ("payload_sha", "^[0-9A-Fa-f]{64}$"),
+    (
+        STREAM,
+        r"^(saga\.([A-Za-z0-9._:-]|%[0-9A-F]{2})+|(?!\.\.?(/|$))[A-Za-z0-9._:-]+(/(?!\.\.?(/|$))[A-Za-z0-9._:-]+)*)$",
+    ),
 ];
+/// A member or parameter that is a stream's name.
+const STREAM: &str = "stream";
 /// Members and parameters of requests that are refused above so many bytes, and so above so many characters.
-const LENGTHS: [(&str, usize); 4] = [
+const LENGTHS: [(&str, usize); 5] = [
     ("tenant", TENANT_BYTES_MAX),
     ("worker_id", WORKER_BYTES_MAX),
     ("hash", REQUEST_HASH_BYTES_MAX),
     ("step", NAME_BYTES_MAX),
+    (STREAM, HISTORY_NAME_BYTES_MAX),
 ];
 
 /// Puts the document that was made of the types into its last form.
@@ -228,7 +236,7 @@ fn bare_references(node: &mut Value) {
 /// A body that may be left out is described by what it is when it is there, and says that it may: clients that are made of "that, or null" send
 /// something in any case. A component is bytes, not a list of numbers.
 fn plain_bodies(document: &mut Value) {
-    for operation in operations_mut(document) {
+    for (_, operation) in operations_mut(document) {
         let Some(body) = operation.get_mut("requestBody").and_then(Value::as_object_mut) else { continue };
         let mut is_optional = !body.contains_key("required");
         let contents = body.get_mut("content").and_then(Value::as_object_mut);
@@ -266,11 +274,12 @@ fn bound_requests(document: &mut Value) {
             bound_members(schema);
         }
     }
-    for operation in operations_mut(document) {
+    for (path, operation) in operations_mut(document) {
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             let in_path = parameter.get("in").is_some_and(|place| place == "path");
             let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let name = if in_path && path.starts_with("/v1/streams/") { STREAM.to_owned() } else { name };
             // A list that is narrowed by nothing may be asked for with an empty name.
             let is_optional_name = name == "name" && !in_path;
             if let Some(schema) = parameter.get_mut("schema").filter(|_| !is_optional_name) {
@@ -286,11 +295,11 @@ fn operations(document: &Value) -> impl Iterator<Item = &Value> {
     paths.into_iter().flat_map(Map::values).filter_map(Value::as_object).flat_map(Map::values)
 }
 
-/// Every operation of the document, to be changed.
-fn operations_mut(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+/// Every operation of the document with its path, to be changed.
+fn operations_mut(document: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
-    items.flat_map(|item| item.values_mut())
+    let items = paths.into_iter().flatten().filter_map(|(path, item)| Some((path, item.as_object_mut()?)));
+    items.flat_map(|(path, item)| item.values_mut().map(move |operation| (path, operation)))
 }
 
 /// Adds the names of all components that a part of the document mentions, and of those that these mention.

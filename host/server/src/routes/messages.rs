@@ -48,8 +48,9 @@ pub(crate) struct MessagesQuery {
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
-    /// Not for messages: `GET /v1/outbox/stats` counts them.
+    // Read so that its refusal says who counts messages.
     #[serde(default)]
+    #[param(ignore)]
     pub count: bool,
     /// Newest first: scheduled messages, the last due first, then all others, the latest in the order first. Without it messages come
     /// by what they wait for, finished ones last, each part oldest first.
