@@ -25,7 +25,7 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::records::{Entry, Segment};
 use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::store::{OwnerStore, Write};
-use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{Outcome, OutcomeSink, SendCall, Transport};
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
@@ -178,8 +178,10 @@ async fn drive(transport: Arc<WasmTransport>, messages: u64, batch: u64) -> (Dur
                 for round in (caller..messages.div_ceil(batch)).step_by(2) {
                     let numbers = round * batch..((round + 1) * batch).min(messages);
                     let batch = numbers.map(|number| delivery(&sample, number, &payload)).collect();
-                    let outcomes =
-                        transport.send_batch(0, batch, Duration::from_secs(30), Arc::new(Nobody)).await.unwrap();
+                    let outcomes = transport
+                        .send_batch(SendCall::new(0, Duration::from_secs(30)), batch, Arc::new(Nobody))
+                        .await
+                        .unwrap();
                     let failed = outcomes.iter().find(|outcome| !matches!(outcome, Outcome::Ack(_)));
                     assert!(failed.is_none(), "{failed:?}");
                 }

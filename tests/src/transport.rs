@@ -14,7 +14,7 @@ use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
-use waybill_core::port::transport::{CallError, Health, HealthReport, Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{CallError, Health, HealthReport, Outcome, OutcomeSink, SendCall, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
@@ -149,7 +149,7 @@ pub fn batch(from: u64, to: u64, destination: &str) -> Vec<Delivery> {
 /// # Errors
 /// The call's.
 pub async fn try_send(transport: &WasmTransport, batch: Vec<Delivery>) -> Result<Vec<Outcome>, CallError> {
-    transport.send_batch(0, batch, AMPLE, Arc::new(RecordedOutcomes::default())).await
+    transport.send_batch(SendCall::new(0, AMPLE), batch, Arc::new(RecordedOutcomes::default())).await
 }
 
 /// The same, of a call that answers.

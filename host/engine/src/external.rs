@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport,
+    TransportLimits,
 };
 use waybill_core::port::workers::EXTERNAL;
 
@@ -42,9 +43,8 @@ impl Transport for External {
 
     async fn send_batch(
         &self,
-        _lane: u32,
+        _call: SendCall,
         _batch: Vec<Delivery>,
-        _timeout: Duration,
         _sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let fault =

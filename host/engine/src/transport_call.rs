@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::outbox::decide::Fate;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, SendCall, Transport};
 
 use crate::live::TransportEntry;
 
@@ -54,10 +54,7 @@ pub(crate) async fn call_through(
     let early = Arc::new(Early(Mutex::new(vec![None; count])));
     let _out = Out::begin(entry, count as u64);
     let sink: Arc<dyn OutcomeSink> = early.clone();
-    let sent = match context {
-        Some(context) => serving.send_traced(context, lane, batch, time, sink),
-        None => serving.send_batch(lane, batch, time, sink),
-    };
+    let sent = serving.send_batch(SendCall { lane, timeout: time, traceparent: context }, batch, sink);
     let answer = timeout(time.saturating_add(GIVE_UP_AFTER), AssertUnwindSafe(sent).catch_unwind()).await;
     let outcomes = match answer {
         Ok(Ok(Ok(outcomes))) if outcomes.len() == count => Ok(outcomes),

@@ -10,7 +10,7 @@ use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
-    CallError, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport, TransportLimits,
 };
 
 use crate::convert;
@@ -98,34 +98,6 @@ impl WasmTransport {
     pub fn lanes(&self) -> Vec<(&'static str, Option<Fault>)> {
         self.lanes.statuses()
     }
-
-    async fn send(
-        &self,
-        traceparent: Option<String>,
-        lane: u32,
-        batch: Vec<Delivery>,
-        timeout: Duration,
-        sink: Arc<dyn OutcomeSink>,
-    ) -> Result<Vec<Outcome>, CallError> {
-        let deadline = Instant::now() + timeout.min(self.lanes.endpoint.context.limits.call_time);
-        let count = batch.len();
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let fits = fitting(&batch, &self.limits());
-        // Made here, on the caller's task: the instance's own has enough to do.
-        let ids = &self.lanes.endpoint.message_ids;
-        let messages = batch.iter().take(fits).map(|delivery| convert::message(delivery, ids)).collect();
-        drop(batch);
-        let work = Work::Send { batch: messages, sink, traceparent };
-        match self.lanes.ask(lane, work, deadline).await? {
-            Answer::Outcomes(mut outcomes) => {
-                outcomes.resize_with(count, || Outcome::Release(over_the_limit()));
-                Ok(outcomes)
-            }
-            _ => Err(other_question()),
-        }
-    }
 }
 
 #[async_trait]
@@ -161,23 +133,28 @@ impl Transport for WasmTransport {
 
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        self.send(None, lane, batch, timeout, sink).await
-    }
-
-    async fn send_traced(
-        &self,
-        traceparent: String,
-        lane: u32,
-        batch: Vec<Delivery>,
-        timeout: Duration,
-        sink: Arc<dyn OutcomeSink>,
-    ) -> Result<Vec<Outcome>, CallError> {
-        self.send(Some(traceparent), lane, batch, timeout, sink).await
+        let deadline = Instant::now() + call.timeout.min(self.lanes.endpoint.context.limits.call_time);
+        let count = batch.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let fits = fitting(&batch, &self.limits());
+        // Made here, on the caller's task: the instance's own has enough to do.
+        let ids = &self.lanes.endpoint.message_ids;
+        let messages = batch.iter().take(fits).map(|delivery| convert::message(delivery, ids)).collect();
+        drop(batch);
+        let work = Work::Send { batch: messages, sink, traceparent: call.traceparent };
+        match self.lanes.ask(call.lane, work, deadline).await? {
+            Answer::Outcomes(mut outcomes) => {
+                outcomes.resize_with(count, || Outcome::Release(over_the_limit()));
+                Ok(outcomes)
+            }
+            _ => Err(other_question()),
+        }
     }
 
     async fn health(&self) -> HealthReport {

@@ -15,7 +15,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::message::Delivery;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::transport::{
-    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport, TransportLimits,
 };
 use waybill_core::route::{Pattern, Route};
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
@@ -107,14 +107,13 @@ impl Transport for Watched {
     }
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let numbers: Vec<Option<u64>> = batch.iter().map(number).collect();
         let watched = WatchedSink { inner: sink, numbers: numbers.clone(), log: Arc::clone(&self.log) };
-        let outcomes = self.inner.send_batch(lane, batch, timeout, Arc::new(watched)).await?;
+        let outcomes = self.inner.send_batch(call, batch, Arc::new(watched)).await?;
         for (number, outcome) in numbers.into_iter().zip(&outcomes) {
             self.log.note(number, outcome);
         }

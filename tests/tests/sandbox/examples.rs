@@ -13,7 +13,7 @@ use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
-use waybill_core::port::transport::{ErrorKind, Health, Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{ErrorKind, Health, Outcome, OutcomeSink, SendCall, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
@@ -107,13 +107,17 @@ async fn the_transport_from_scratch_writes_into_its_ledger() {
         ]
     };
     let told = Arc::new(RecordedOutcomes::default());
-    let outcomes = transport.send_batch(0, batch(), AMPLE, Arc::clone(&told) as _).await.expect("answers");
+    let outcomes =
+        transport.send_batch(SendCall::new(0, AMPLE), batch(), Arc::clone(&told) as _).await.expect("answers");
     let words: Vec<String> = outcomes.iter().map(word).collect();
     assert_eq!(words, ["entered 1", "LEDGER.BUSY", "LEDGER.NO", "LEDGER.CLOSED \"\"", "entered 2"]);
     assert_eq!(*told.0.lock().unwrap(), [0, 1, 2, 3, 4], "each is told as soon as it is known");
 
     // The same again, as after a crash: nothing is entered twice.
-    let again = transport.send_batch(0, batch(), AMPLE, Arc::new(RecordedOutcomes::default())).await.expect("answers");
+    let again = transport
+        .send_batch(SendCall::new(0, AMPLE), batch(), Arc::new(RecordedOutcomes::default()))
+        .await
+        .expect("answers");
     let words: Vec<String> = again.iter().map(word).collect();
     assert_eq!(words, ["known 1", "entered 3", "LEDGER.NO", "LEDGER.CLOSED \"\"", "known 2"]);
     transport.close(AMPLE).await;

@@ -14,7 +14,7 @@ use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants, MessageIds};
 use waybill_core::ids::{MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
-use waybill_core::port::transport::{Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{Outcome, OutcomeSink, SendCall, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{EndpointSpec, PluginSource, Sandbox, SandboxOptions, WasmTransport, World};
@@ -143,7 +143,7 @@ fn loopback() -> EndpointSettings {
 
 async fn send(transport: &WasmTransport, urls: &[String]) -> Vec<Outcome> {
     let batch = urls.iter().zip(0..).map(|(url, number)| delivery(number, url)).collect();
-    transport.send_batch(0, batch, AMPLE, Arc::new(Ignore)).await.expect("answers")
+    transport.send_batch(SendCall::new(0, AMPLE), batch, Arc::new(Ignore)).await.expect("answers")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,7 +257,8 @@ async fn many_messages_arrive_once_each() {
         tokio::spawn(async move {
             let batch = (0..20).map(|place| delivery(call * 20 + place, &url)).collect();
             let lane = u32::try_from(call % 3).unwrap();
-            let outcomes = transport.send_batch(lane, batch, AMPLE, Arc::new(Ignore)).await.expect("answers");
+            let outcomes =
+                transport.send_batch(SendCall::new(lane, AMPLE), batch, Arc::new(Ignore)).await.expect("answers");
             assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Ack(_))));
         })
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use waybill_core::ids::Key;
 use waybill_core::message::Delivery;
-use waybill_core::port::transport::{CallError, ErrorKind, Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{CallError, ErrorKind, Outcome, OutcomeSink, SendCall, Transport};
 use waybill_sandbox::{EndpointSpec, LoadedPlugin, WasmTransport};
 
 use crate::case::Case;
@@ -110,7 +110,8 @@ pub(super) async fn send_within(
     timeout: Duration,
 ) -> (Result<Vec<Outcome>, CallError>, Arc<RecordedOutcomes>) {
     let told = Arc::new(RecordedOutcomes::default());
-    let answer = transport.send_batch(0, batch, timeout, Arc::clone(&told) as Arc<dyn OutcomeSink>).await;
+    let answer =
+        transport.send_batch(SendCall::new(0, timeout), batch, Arc::clone(&told) as Arc<dyn OutcomeSink>).await;
     (answer, told)
 }
 

@@ -208,6 +208,24 @@ pub struct PluginIdentity {
     pub generation: u32,
 }
 
+/// How a batch is sent.
+#[derive(Clone, Debug)]
+pub struct SendCall {
+    /// Which of the transport's lanes takes it, from 0.
+    pub lane: u32,
+    /// Longest wait for the answer.
+    pub timeout: Duration,
+    /// Context of the host's span for this call, which the plugin is told. None: no trace.
+    pub traceparent: Option<String>,
+}
+
+impl SendCall {
+    /// Part of no trace.
+    pub fn new(lane: u32, timeout: Duration) -> Self {
+        Self { lane, timeout, traceparent: None }
+    }
+}
+
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// Name from the configuration, e.g. `orders-nats`.
@@ -221,26 +239,14 @@ pub trait Transport: Send + Sync + 'static {
     fn serving(&self) -> Option<Arc<dyn Transport>> {
         None
     }
-    /// Sends a batch through `lane` and waits at most `timeout`. On success there is exactly one outcome a message, in
-    /// order; whatever was told to `sink` before stands (first told counts), also when the call fails.
+    /// Sends a batch. On success there is exactly one outcome a message, in order; whatever was told to `sink` before stands
+    /// (first told counts), also when the call fails.
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError>;
-    /// The same as part of a trace: the plugin is told the context of the host's span for this call.
-    async fn send_traced(
-        &self,
-        _traceparent: String,
-        lane: u32,
-        batch: Vec<Delivery>,
-        timeout: Duration,
-        sink: Arc<dyn OutcomeSink>,
-    ) -> Result<Vec<Outcome>, CallError> {
-        self.send_batch(lane, batch, timeout, sink).await
-    }
     async fn health(&self) -> HealthReport;
     /// Ends when the next instance of it has opened: who found it down need wait no longer. Never, where it tells nobody.
     async fn opened(&self) {

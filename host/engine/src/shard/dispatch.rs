@@ -15,7 +15,9 @@ use waybill_core::outbox::owner::{HoldKey, Sending, TransportId};
 use waybill_core::port::backoff::FailureKind;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::trace;
-use waybill_core::port::transport::{CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, Transport};
+use waybill_core::port::transport::{
+    CallError, ErrorKind, Fault, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport,
+};
 use waybill_core::time::Now;
 
 use super::Context;
@@ -218,10 +220,9 @@ impl Call {
         let count = batch.len();
         let span = self.spans.call(&self.context.config.tracer, &self.name, count);
         let sink = Arc::new(Sink { call: Arc::clone(self), indices: indices.clone(), reserved });
-        let sent = match span.as_ref().map(|span| span.traceparent()) {
-            Some(context) => self.serving.send_traced(context, self.lane, batch, entry.send_timeout, sink),
-            None => self.serving.send_batch(self.lane, batch, entry.send_timeout, sink),
-        };
+        let traceparent = span.as_ref().map(|span| span.traceparent());
+        let how = SendCall { lane: self.lane, timeout: entry.send_timeout, traceparent };
+        let sent = self.serving.send_batch(how, batch, sink);
         let error = match timeout(entry.send_timeout.saturating_add(GIVE_UP_AFTER), sent).await {
             Ok(Ok(outcomes)) if outcomes.len() == count => {
                 trace::finish(span, None);

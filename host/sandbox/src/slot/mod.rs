@@ -57,7 +57,7 @@ use waybill_core::endpoint::SlotPolicy;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
-    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport, TransportLimits,
 };
 
 use crate::endpoint::{EndpointSpec, label};
@@ -349,23 +349,11 @@ impl Transport for Slot {
 
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        pinned::Pinned::new(Arc::clone(&self.0)).send_batch(lane, batch, timeout, sink).await
-    }
-
-    async fn send_traced(
-        &self,
-        traceparent: String,
-        lane: u32,
-        batch: Vec<Delivery>,
-        timeout: Duration,
-        sink: Arc<dyn OutcomeSink>,
-    ) -> Result<Vec<Outcome>, CallError> {
-        pinned::Pinned::new(Arc::clone(&self.0)).send_traced(traceparent, lane, batch, timeout, sink).await
+        pinned::Pinned::new(Arc::clone(&self.0)).send_batch(call, batch, sink).await
     }
 
     async fn health(&self) -> HealthReport {

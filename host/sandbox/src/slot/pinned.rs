@@ -9,7 +9,8 @@ use waybill_core::code::Code;
 use waybill_core::message::Delivery;
 use waybill_core::port::handler::{Handler, HandlerLimits, Inbound, Verdict, VerdictSink};
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, ErrorKind, Fault, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport,
+    TransportLimits,
 };
 
 use super::Shared;
@@ -79,32 +80,6 @@ pub(super) fn rolled_back() -> Fault {
     Fault::new(Code::PLUGIN_SWAPPING, "the plugin was rolled back before an instance had it")
 }
 
-impl Pinned {
-    async fn send(
-        &self,
-        traceparent: Option<String>,
-        lane: u32,
-        batch: Vec<Delivery>,
-        timeout: Duration,
-        sink: Arc<dyn OutcomeSink>,
-    ) -> Result<Vec<Outcome>, CallError> {
-        let (hold, left) = self.held(timeout).await?;
-        let count = batch.len();
-        let transport = hold.served.transport()?;
-        let result = match traceparent {
-            Some(traceparent) => transport.send_traced(traceparent, lane, batch, left, sink).await,
-            None => transport.send_batch(lane, batch, left, sink).await,
-        };
-        self.slot.heard(hold.number, result.as_ref().err());
-        match result {
-            Err(error) if is_untried(&error.fault) && !self.slot.closed.is_cancelled() => {
-                Ok(vec![Outcome::Release(rolled_back()); count])
-            }
-            result => result,
-        }
-    }
-}
-
 #[async_trait]
 impl Transport for Pinned {
     fn name(&self) -> &str {
@@ -121,23 +96,21 @@ impl Transport for Pinned {
 
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        self.send(None, lane, batch, timeout, sink).await
-    }
-
-    async fn send_traced(
-        &self,
-        traceparent: String,
-        lane: u32,
-        batch: Vec<Delivery>,
-        timeout: Duration,
-        sink: Arc<dyn OutcomeSink>,
-    ) -> Result<Vec<Outcome>, CallError> {
-        self.send(Some(traceparent), lane, batch, timeout, sink).await
+        let (hold, left) = self.held(call.timeout).await?;
+        let count = batch.len();
+        let transport = hold.served.transport()?;
+        let result = transport.send_batch(SendCall { timeout: left, ..call }, batch, sink).await;
+        self.slot.heard(hold.number, result.as_ref().err());
+        match result {
+            Err(error) if is_untried(&error.fault) && !self.slot.closed.is_cancelled() => {
+                Ok(vec![Outcome::Release(rolled_back()); count])
+            }
+            result => result,
+        }
     }
 
     async fn health(&self) -> HealthReport {

@@ -22,7 +22,8 @@ use tokio::time::{Instant, sleep, timeout};
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
 use waybill_core::port::transport::{
-    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, ErrorKind, Fault, Health, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport,
+    TransportLimits,
 };
 
 pub use answer::{Answer, Batch, End, Gate, ack, blocked, permanent, released, retryable};
@@ -206,16 +207,15 @@ impl Transport for FakeTransport {
     }
     async fn send_batch(
         &self,
-        lane: u32,
+        how: SendCall,
         batch: Vec<Delivery>,
-        within: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let _under_way = UnderWay::begin(&self.under_way);
         let call = self.calls.fetch_add(1, Ordering::AcqRel) + 1;
-        self.note(call, lane, &batch);
+        self.note(call, how.lane, &batch);
         let script = Arc::clone(&self.script.lock());
-        let answer = script(&Batch { call, lane, deliveries: &batch });
+        let answer = script(&Batch { call, lane: how.lane, deliveries: &batch });
         for (index, outcome) in answer.early {
             sink.settled(index, outcome);
         }
@@ -233,8 +233,8 @@ impl Transport for FakeTransport {
         if matches!(answer.end, End::Stuck) {
             std::future::pending::<()>().await;
         }
-        if timeout(within, wait).await.is_err() {
-            let fault = Fault::new("PLUGIN.TIMEOUT", format!("the call took longer than {within:?}"));
+        if timeout(how.timeout, wait).await.is_err() {
+            let fault = Fault::new("PLUGIN.TIMEOUT", format!("the call took longer than {:?}", how.timeout));
             return Err(CallError { kind: ErrorKind::TimedOut, fault });
         }
         match answer.end {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use waybill_core::port::transport::{ErrorKind, Outcome, Transport};
+use waybill_core::port::transport::{ErrorKind, Outcome, SendCall, Transport};
 use waybill_testkit::nats::Server;
 
 use super::fake::{Fake, INFO};
@@ -222,9 +222,8 @@ async fn a_server_that_comes_back_within_the_call_is_waited_for() {
     server.kill().await.unwrap();
     let error = transport
         .send_batch(
-            0,
+            SendCall::new(0, std::time::Duration::from_secs(10)),
             batch(20, 21, "orders.created"),
-            std::time::Duration::from_secs(10),
             Arc::new(RecordedOutcomes::default()),
         )
         .await

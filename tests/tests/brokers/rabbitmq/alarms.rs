@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use waybill_core::port::transport::{ErrorKind, Health, Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{ErrorKind, Health, Outcome, OutcomeSink, SendCall, Transport};
 use waybill_testkit::rabbitmq::Server;
 
 use super::support::*;
@@ -30,7 +30,11 @@ async fn a_server_that_asks_to_wait_gets_nothing_until_it_takes_messages_again()
     let (mut number, mut met) = (10, 0);
     let throttled = tokio::time::timeout(NOTICED_WITHIN, async {
         loop {
-            let call = transport.send_batch(0, batch(number, number + 1, "orders.created"), CALL, Arc::new(Nobody));
+            let call = transport.send_batch(
+                SendCall::new(0, CALL),
+                batch(number, number + 1, "orders.created"),
+                Arc::new(Nobody),
+            );
             match call.await {
                 Ok(outcomes) => {
                     number += 1;

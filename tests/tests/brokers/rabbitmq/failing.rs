@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use waybill_core::port::transport::{ErrorKind, Outcome, Transport};
+use waybill_core::port::transport::{ErrorKind, Outcome, SendCall, Transport};
 use waybill_testkit::rabbitmq::Server;
 
 use super::fake::Fake;
@@ -230,7 +230,8 @@ async fn a_call_that_ends_under_an_alarm_keeps_the_connection() {
     let mut config = patient(&[fake.url()]);
     config["connections"] = json!(1);
     let transport = open(settings(config)).await.unwrap();
-    let call = transport.send_batch(0, batch(0, 2, "orders.created"), Duration::from_secs(5), Arc::new(Nobody));
+    let call =
+        transport.send_batch(SendCall::new(0, Duration::from_secs(5)), batch(0, 2, "orders.created"), Arc::new(Nobody));
     let outcomes = call.await.unwrap();
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("R-", vec!["RABBITMQ.BLOCKED"; 2]));
     is_over.store(true, Ordering::SeqCst);
@@ -303,7 +304,11 @@ async fn a_server_that_comes_back_is_found_again() {
     assert_eq!(acknowledged(&send(&transport, batch(0, 10, "orders.created")).await), 10);
     server.write_declared().await.unwrap();
     server.kill().await.unwrap();
-    let call = transport.send_batch(0, batch(10, 11, "orders.created"), Duration::from_secs(10), Arc::new(Nobody));
+    let call = transport.send_batch(
+        SendCall::new(0, Duration::from_secs(10)),
+        batch(10, 11, "orders.created"),
+        Arc::new(Nobody),
+    );
     let error = call.await.unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "RABBITMQ.REFUSED"), "{error:?}");
     assert!(!error.fault.maybe_delivered);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use waybill_core::port::transport::{ErrorKind, Outcome, Transport};
+use waybill_core::port::transport::{ErrorKind, Outcome, SendCall, Transport};
 
 use super::fake::Fake;
 use super::support::*;
@@ -167,7 +167,7 @@ async fn what_the_server_says_of_itself_holds_everything() {
         config["window"] = json!(2);
         let transport = open(settings(config)).await.unwrap();
         let told = Arc::new(RecordedOutcomes::default());
-        let sent = transport.send_batch(0, batch(0, 8, STREAM), AMPLE, Arc::clone(&told) as _).await;
+        let sent = transport.send_batch(SendCall::new(0, AMPLE), batch(0, 8, STREAM), Arc::clone(&told) as _).await;
         let error = sent.unwrap_err();
         assert_eq!((error.kind, error.fault.code.as_str()), (kind, code), "{words}");
         assert!(!error.fault.maybe_delivered);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use waybill_core::port::transport::{ErrorKind, Health, Transport};
+use waybill_core::port::transport::{ErrorKind, Health, SendCall, Transport};
 use waybill_testkit::redis::{Options, Server};
 
 use super::fake::Fake;
@@ -65,7 +65,11 @@ async fn a_server_that_comes_back_within_the_call_is_waited_for() {
     assert_eq!(transport.lanes().len(), 1);
     server.kill().await.unwrap();
     let error = transport
-        .send_batch(0, batch(20, 21, STREAM), std::time::Duration::from_secs(10), Arc::new(RecordedOutcomes::default()))
+        .send_batch(
+            SendCall::new(0, std::time::Duration::from_secs(10)),
+            batch(20, 21, STREAM),
+            Arc::new(RecordedOutcomes::default()),
+        )
         .await
         .unwrap_err();
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Unavailable, "REDIS.REFUSED"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use waybill_core::port::transport::{CallError, ErrorKind, Health, Outcome, Transport};
+use waybill_core::port::transport::{CallError, ErrorKind, Health, Outcome, SendCall, Transport};
 use waybill_sandbox::limits::BREAKER_DELAY_MIN;
 use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_tests::guests;
@@ -53,8 +53,10 @@ async fn an_endless_loop_misses_its_deadline_too() {
     let mut settings = settings(json!({}));
     settings.limits.cpu_per_call = Duration::from_secs(3600);
     let transport = start(guests::SEND_LOOPS, settings).await;
-    let error =
-        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
+    let error = transport
+        .send_batch(SendCall::new(0, SHORT), batch(1), Arc::new(RecordedOutcomes::default()))
+        .await
+        .expect_err("stops");
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::TimedOut, "PLUGIN.TIMED_OUT"));
     the_host_still_serves().await;
 }
@@ -63,8 +65,10 @@ async fn an_endless_loop_misses_its_deadline_too() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn sleeps_past_the_deadline() {
     let transport = start_plain(guests::SLEEPS_PAST_THE_DEADLINE).await;
-    let error =
-        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
+    let error = transport
+        .send_batch(SendCall::new(0, SHORT), batch(1), Arc::new(RecordedOutcomes::default()))
+        .await
+        .expect_err("stops");
     assert_eq!(error.kind, ErrorKind::TimedOut);
     assert!(error.fault.maybe_delivered);
     the_host_still_serves().await;
@@ -75,8 +79,10 @@ pub async fn waits_for_a_silent_server() {
     let server = Server::start();
     let grant = format!("tcp://{}", server.address);
     let transport = start(guests::WAITS_FOR_A_SILENT_SERVER, granting(server.config(), &[&grant])).await;
-    let error =
-        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
+    let error = transport
+        .send_batch(SendCall::new(0, SHORT), batch(1), Arc::new(RecordedOutcomes::default()))
+        .await
+        .expect_err("stops");
     assert_eq!(error.kind, ErrorKind::TimedOut);
     the_host_still_serves().await;
 }
@@ -98,7 +104,7 @@ pub async fn send_too_many_outcomes() {
 pub async fn send_panics_after_progress() {
     let transport = start_plain(guests::SEND_PANICS_AFTER_PROGRESS).await;
     let told = Arc::new(RecordedOutcomes::default());
-    let error = transport.send_batch(0, batch(5), AMPLE, told.clone()).await.expect_err("traps");
+    let error = transport.send_batch(SendCall::new(0, AMPLE), batch(5), told.clone()).await.expect_err("traps");
     assert_eq!(error.kind, ErrorKind::Trapped);
     assert_eq!(told.places(), [0, 1, 2]);
     assert!(told.0.lock().unwrap().iter().all(|(_, outcome)| matches!(outcome, Outcome::Ack(_))));
@@ -109,7 +115,7 @@ pub async fn send_panics_after_progress() {
 pub async fn send_fails_after_progress() {
     let transport = start_plain(guests::SEND_FAILS_AFTER_PROGRESS).await;
     let told = Arc::new(RecordedOutcomes::default());
-    let error = transport.send_batch(0, batch(5), AMPLE, told.clone()).await.expect_err("fails");
+    let error = transport.send_batch(SendCall::new(0, AMPLE), batch(5), told.clone()).await.expect_err("fails");
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(told.places(), [0, 1, 2]);
 }
@@ -118,7 +124,7 @@ pub async fn send_fails_after_progress() {
 pub async fn progress_told_twice() {
     let transport = start_plain(guests::PROGRESS_TOLD_TWICE).await;
     let told = Arc::new(RecordedOutcomes::default());
-    let outcomes = transport.send_batch(0, batch(3), AMPLE, told.clone()).await.expect("answers");
+    let outcomes = transport.send_batch(SendCall::new(0, AMPLE), batch(3), told.clone()).await.expect("answers");
     assert_eq!(outcomes.len(), 3);
     assert_eq!(told.places(), [0, 1, 2]);
     assert!(told.0.lock().unwrap().iter().all(|(_, outcome)| matches!(outcome, Outcome::Ack(_))), "the first counts");
@@ -129,7 +135,8 @@ pub async fn progress_told_twice() {
 pub async fn progress_of_others() {
     let transport = start_plain(guests::PROGRESS_OF_OTHERS).await;
     let told = Arc::new(RecordedOutcomes::default());
-    let error = transport.send_batch(0, batch(3), AMPLE, told.clone()).await.expect_err("breaks the contract");
+    let error =
+        transport.send_batch(SendCall::new(0, AMPLE), batch(3), told.clone()).await.expect_err("breaks the contract");
     assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Contract, "PLUGIN.CONTRACT"));
     assert!(told.places().is_empty());
     the_host_still_serves().await;
@@ -153,8 +160,12 @@ async fn a_trap_in_one_lane_leaves_the_other_alone() {
     spec.settings.instances = 2;
     let transport = start(guests::SEND_PANICS_ON_POISON, spec).await;
     let (poisoned, fine) = tokio::join!(
-        transport.send_batch(0, vec![delivery(1, "poison")], AMPLE, Arc::new(RecordedOutcomes::default())),
-        transport.send_batch(1, vec![delivery(2, "fine")], AMPLE, Arc::new(RecordedOutcomes::default())),
+        transport.send_batch(
+            SendCall::new(0, AMPLE),
+            vec![delivery(1, "poison")],
+            Arc::new(RecordedOutcomes::default())
+        ),
+        transport.send_batch(SendCall::new(1, AMPLE), vec![delivery(2, "fine")], Arc::new(RecordedOutcomes::default())),
     );
     assert_eq!(poisoned.expect_err("traps").kind, ErrorKind::Trapped);
     assert_eq!(fine.expect("serves").len(), 1);
@@ -213,8 +224,10 @@ pub async fn fails_besides_sending() {
 #[tokio::test(flavor = "multi_thread")]
 pub async fn never_ready() {
     let transport = start_plain(guests::NEVER_READY).await;
-    let error =
-        transport.send_batch(0, batch(1), SHORT, Arc::new(RecordedOutcomes::default())).await.expect_err("stops");
+    let error = transport
+        .send_batch(SendCall::new(0, SHORT), batch(1), Arc::new(RecordedOutcomes::default()))
+        .await
+        .expect_err("stops");
     assert!(matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Trapped), "{error:?}");
     assert!(error.fault.maybe_delivered);
     the_host_still_serves().await;
@@ -225,7 +238,7 @@ pub async fn never_ready() {
 pub async fn drips_outcomes() {
     let transport = start(guests::DRIPS_OUTCOMES, settings(json!({ "amount": 150 }))).await;
     let told = Arc::new(RecordedOutcomes::default());
-    let error = transport.send_batch(0, batch(100), SHORT, told.clone()).await.expect_err("stops");
+    let error = transport.send_batch(SendCall::new(0, SHORT), batch(100), told.clone()).await.expect_err("stops");
     assert_eq!(error.kind, ErrorKind::TimedOut);
     let places = told.places();
     assert!(places.len() < 100 && places.iter().copied().eq(0..places.len()), "{places:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::json;
 use waybill_core::port::kv::{KvQuota, KvStore};
-use waybill_core::port::transport::{Health, Outcome, Transport};
+use waybill_core::port::transport::{Health, Outcome, SendCall, Transport};
 use waybill_sandbox::{EndpointSpec, MemoryKv, SecretFailure, SecretProvider, SecretValue};
 use waybill_tests::guests;
 
@@ -23,7 +23,11 @@ pub async fn mirrors() {
     let identity = transport.identity();
     assert_eq!((identity.plugin.as_str(), identity.generation), ("guest", 4));
     let outcomes = transport
-        .send_batch(1, vec![delivery(9, "{\"n\":9}"), delivery(10, "x")], AMPLE, Arc::new(RecordedOutcomes::default()))
+        .send_batch(
+            SendCall::new(1, AMPLE),
+            vec![delivery(9, "{\"n\":9}"), delivery(10, "x")],
+            Arc::new(RecordedOutcomes::default()),
+        )
         .await
         .expect("serves");
     let [Outcome::Ack(first), Outcome::Ack(_)] = outcomes.as_slice() else { panic!("{outcomes:?}") };
@@ -81,7 +85,7 @@ pub async fn echoes_by_net() {
     let transport = start(guests::ECHOES_BY_NET, granting(config, &[&grant])).await;
     let told = Arc::new(RecordedOutcomes::default());
     let batch = vec![delivery(1, "good"), delivery(2, "bad"), delivery(3, "good")];
-    let outcomes = transport.send_batch(0, batch, AMPLE, told.clone()).await.expect("serves");
+    let outcomes = transport.send_batch(SendCall::new(0, AMPLE), batch, told.clone()).await.expect("serves");
     assert!(matches!(
         outcomes.as_slice(),
         [Outcome::Ack(_), Outcome::Retryable(fault), Outcome::Ack(_)] if fault.code == "LINES.REFUSED"
@@ -177,8 +181,10 @@ pub async fn ends_when_cancelled() {
 async fn a_call_is_told_when_its_time_is_nearly_over() {
     let transport = start_plain(guests::ENDS_WHEN_CANCELLED).await;
     let timeout = std::time::Duration::from_secs(10);
-    let outcomes =
-        transport.send_batch(0, batch(1), timeout, Arc::new(RecordedOutcomes::default())).await.expect("in time");
+    let outcomes = transport
+        .send_batch(SendCall::new(0, timeout), batch(1), Arc::new(RecordedOutcomes::default()))
+        .await
+        .expect("in time");
     assert!(matches!(outcomes.as_slice(), [Outcome::Release(_)]));
 }
 

@@ -13,7 +13,7 @@ use waybill_core::annotations::Annotations;
 use waybill_core::endpoint::{EndpointSettings, Grants, PluginLimits};
 use waybill_core::ids::{Key, MessageId, Seq, Tenant};
 use waybill_core::message::{Delivery, Message, Payload};
-use waybill_core::port::transport::{CallError, Outcome, OutcomeSink, Transport};
+use waybill_core::port::transport::{CallError, Outcome, OutcomeSink, SendCall, Transport};
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 use waybill_sandbox::{
@@ -123,7 +123,7 @@ impl RecordedOutcomes {
 }
 
 pub async fn send(transport: &WasmTransport, batch: Vec<Delivery>) -> Result<Vec<Outcome>, CallError> {
-    transport.send_batch(0, batch, AMPLE, Arc::new(RecordedOutcomes::default())).await
+    transport.send_batch(SendCall::new(0, AMPLE), batch, Arc::new(RecordedOutcomes::default())).await
 }
 
 /// The reference in the receipt of a single message: fixtures report what they saw there.

@@ -15,7 +15,7 @@ use waybill_core::endpoint::{EndpointSettings, SlotPolicy};
 use waybill_core::message::Delivery;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::transport::{
-    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, Transport, TransportLimits,
+    CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport, TransportLimits,
 };
 use waybill_core::route::{Pattern, Route, Routes};
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
@@ -262,7 +262,7 @@ pub async fn send_by(serving: Arc<dyn Transport>, number: u64) -> Result<Vec<Out
     impl OutcomeSink for Nobody {
         fn settled(&self, _: usize, _: Outcome) {}
     }
-    serving.send_batch(0, vec![delivery(number)], PATIENCE, Arc::new(Nobody)).await
+    serving.send_batch(SendCall::new(0, PATIENCE), vec![delivery(number)], Arc::new(Nobody)).await
 }
 
 fn delivery(number: u64) -> Delivery {
@@ -397,12 +397,11 @@ impl Transport for Noted {
     }
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
-        self.serving().unwrap().send_batch(lane, batch, timeout, sink).await
+        self.serving().unwrap().send_batch(call, batch, sink).await
     }
     async fn health(&self) -> HealthReport {
         self.slot.health().await
@@ -425,9 +424,8 @@ impl Transport for NotedCall {
     }
     async fn send_batch(
         &self,
-        lane: u32,
+        call: SendCall,
         batch: Vec<Delivery>,
-        timeout: Duration,
         sink: Arc<dyn OutcomeSink>,
     ) -> Result<Vec<Outcome>, CallError> {
         let mut met: Vec<Met> = batch
@@ -442,7 +440,7 @@ impl Transport for NotedCall {
             })
             .collect();
         let first = self.seen.begin(&met);
-        let result = self.serving.send_batch(lane, batch, timeout, sink).await;
+        let result = self.serving.send_batch(call, batch, sink).await;
         let digest = self.serving.identity().digest;
         for (index, one) in met.iter_mut().enumerate() {
             one.digest.clone_from(&digest);
