@@ -1,15 +1,13 @@
 //! What another toolchain built: taken as it is if it is a component, made one if it is a core module, and held against the contract.
 
+mod module;
 mod types;
 
 use std::path::Path;
 
-use wasi_preview1_component_adapter_provider::{
-    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
-};
 use waybill_core::code::Code;
 use waybill_sandbox::SandboxError;
-use wit_component::{ComponentEncoder, DecodedWasm, metadata};
+use wit_component::DecodedWasm;
 
 use super::Project;
 use crate::author::{project, tool};
@@ -48,53 +46,26 @@ pub(super) fn component(from: &Path, into: &Path) -> Result<Vec<u8>, CliError> {
     }
     let bytes = std::fs::read(from).map_err(CliError::io(format!("reading {name}")))?;
     if bytes.starts_with(MODULE) {
-        return encoded(&bytes, from);
+        return module::encoded(&bytes, from);
     }
     if bytes.starts_with(COMPONENT) {
         return Ok(bytes);
     }
-    let cause = if bytes.starts_with(WASM) { "of a version that isn't known" } else { "it doesn't begin like one" };
-    Err(CliError::Host {
-        code: Code::PLUGIN_NOT_A_COMPONENT,
-        what: format!(
-            "{name} is neither a WebAssembly component nor a module ({cause})\n  fix name the .wasm that your toolchain wrote"
-        ),
-        exit: Exit::Failed,
-    })
+    let cause = if bytes.starts_with(WASM) { "its version isn't known" } else { "it doesn't begin like one" };
+    Err(no_wasm(from, cause))
+}
+
+/// Another kind of file, or a damaged one.
+fn no_wasm(from: &Path, cause: &str) -> CliError {
+    let what = format!(
+        "{} is neither a WebAssembly component nor a module ({cause})\n  fix name the .wasm that your toolchain wrote, or build it again",
+        from.display()
+    );
+    CliError::Host { code: Code::PLUGIN_NOT_A_COMPONENT, what, exit: Exit::Failed }
 }
 
 fn same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
-}
-
-/// A component of a core module with the contract's types inside.
-fn encoded(module: &[u8], from: &Path) -> Result<Vec<u8>, CliError> {
-    let name = from.display();
-    let broken = |error: &dyn std::fmt::Display| {
-        tool::failed(format!(
-            "{name} can't be made a component: {error}\n  fix it imports what its world has, exports its functions and cabi_realloc, and keeps the custom section that its bindings put there"
-        ))
-    };
-    // Told apart from what doesn't fit: without types there is nothing to begin with.
-    let (typed, _) = metadata::decode(module).map_err(|error| broken(&format!("{error:#}")))?;
-    if typed.is_none() {
-        return Err(CliError::Host {
-            code: Code::PLUGIN_CORE_MODULE,
-            what: format!(
-                "{name} is a core module without the contract's types (custom section component-type)\n  fix link the object file that wit-bindgen made beside the bindings (NAME_component_type.o), or run `wasm-tools component embed` with this host's wit/ first"
-            ),
-            exit: Exit::Failed,
-        });
-    }
-    let encode = || {
-        ComponentEncoder::default()
-            .module(module)?
-            .validate(true)
-            // Nothing of it stays in a component whose module asks for nothing of it.
-            .adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?
-            .encode()
-    };
-    encode().map_err(|error| broken(&format!("{error:#}")))
 }
 
 /// Refuses types that are others than the contract's, which the host would find when it links the component.
