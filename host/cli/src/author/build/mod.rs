@@ -26,7 +26,7 @@ use stamp::Stamp;
 /// A build.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n  waybill plugin build --from zig-out/bin/ledger.wasm\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is.\n--from takes what any other toolchain built for the contract (C, Zig, Go ...): a component, or a core module that holds the\ncontract's types as bindings of wit-bindgen put them there. Of a module it makes a component, with WASI 0.2 for preview1."
+    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n  waybill plugin build --from module.wasm\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is.\n--from takes what any other toolchain built (C, Zig, Go ...): a component, or a core module with the\ncontract's types inside, as bindings of wit-bindgen put them there. Of that it makes a component,\nwith WASI 0.2 where it imports preview1."
 )]
 pub struct Build {
     /// The project's folder
@@ -38,7 +38,7 @@ pub struct Build {
     /// Build it even if nothing has changed since the last time
     #[arg(long)]
     pub force: bool,
-    /// Take what another toolchain built instead of building: a component, or a core module with the contract's types inside
+    /// Take the .wasm that another toolchain built, instead of building
     #[arg(long, value_name = "FILE", conflicts_with = "force")]
     pub from: Option<PathBuf>,
 }
