@@ -19,8 +19,8 @@ const TYPES: &str = "component-type";
 /// A component of a core module with the contract's types inside.
 pub(super) fn encoded(module: &[u8], from: &Path) -> Result<Vec<u8>, CliError> {
     let name = from.display();
-    let seen = Seen::of(module).map_err(|error| no_wasm(from, &error.to_string()))?;
-    if !seen.typed {
+    let kind = ModuleKind::of(module).map_err(|error| no_wasm(from, &error.to_string()))?;
+    if !kind.typed {
         return Err(CliError::Host {
             code: Code::PLUGIN_CORE_MODULE,
             what: format!(
@@ -29,7 +29,7 @@ pub(super) fn encoded(module: &[u8], from: &Path) -> Result<Vec<u8>, CliError> {
             exit: Exit::Failed,
         });
     }
-    if seen.program {
+    if kind.program {
         return Err(tool::failed(format!(
             "{name} is a program: nobody would call its _start, so its memory and its libraries would never be set up\n  fix build a library that exports _initialize (a reactor; with clang and zig cc: -mexec-model=reactor)"
         )));
@@ -50,14 +50,14 @@ pub(super) fn encoded(module: &[u8], from: &Path) -> Result<Vec<u8>, CliError> {
 }
 
 /// What is looked at before anything is made of a module.
-struct Seen {
+struct ModuleKind {
     /// It holds the types of its world.
     typed: bool,
     /// It is run once, from beginning to end.
     program: bool,
 }
 
-impl Seen {
+impl ModuleKind {
     /// All of it is checked: what makes components takes a module as whole.
     fn of(module: &[u8]) -> wasmparser::Result<Self> {
         Validator::new_with_features(WasmFeatures::all()).validate_all(module)?;
