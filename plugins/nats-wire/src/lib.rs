@@ -3,8 +3,8 @@
 //! - `codec`, [`info`], `refusal`: what a server says; [`Incoming`]: what of it concerns the connection itself
 //! - [`keys`]: what an operator may set for any client; `credentials`: who we are; [`subject`]: where may be published
 //! - [`Connection`]: the session of a pool
-//! - [`api`]: JetStream's answers; [`stream`]: a stream compared with what is wanted, created or changed; `room`: what a new one gets unasked, and what the server has
-//!   no room for
+//! - [`api`]: JetStream's answers; [`stream`]: a stream compared with what is wanted, created or changed
+//! - `room`: what a new stream gets unasked, and what the server has no room for
 //!
 //! What this doesn't do: publish or fetch messages.
 

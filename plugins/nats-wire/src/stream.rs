@@ -144,7 +144,8 @@ pub async fn provision<K: ClientKeys>(
         _ => {}
     }
     if !change.detail.is_empty() {
-        cuts.insert(0, change.detail);
+        // Behind: the host cuts a long text off at its end.
+        cuts.push(change.detail);
     }
     change.detail = cuts.join("; ");
     Ok(change)
