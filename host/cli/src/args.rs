@@ -1,7 +1,10 @@
 //! The command line as a whole, and the arguments that several commands take. Each command's own stand in its file
 //! ([`crate::commands`]).
 
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
@@ -97,7 +100,7 @@ impl Global {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Most listed
-    #[arg(long, default_value_t = 50, value_name = "N")]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = within(1_usize..))]
     pub limit: usize,
     /// All of them
     #[arg(long, conflicts_with = "limit")]
@@ -129,9 +132,49 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "write a number with ms, s, m, h or d, e.g. 90s or 1h30m".to_owned())
 }
 
+/// Reads a whole number of this range, and says which ones are taken where it is none.
+pub fn within<N, R>(range: R) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + 'static,
+    R: RangeBounds<N> + Clone + Send + Sync + 'static,
+{
+    move |text: &str| match text.parse::<N>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(taken(&range)),
+    }
+}
+
+/// Which numbers are taken, in words.
+fn taken<N: Display>(range: &impl RangeBounds<N>) -> String {
+    let least = match range.start_bound() {
+        Bound::Included(least) => least.to_string(),
+        _ => "0".to_owned(),
+    };
+    match range.end_bound() {
+        Bound::Included(most) => format!("write a whole number from {least} to {most}"),
+        _ => format!("write a whole number, {least} or more"),
+    }
+}
+
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_none_is_answered_with_those_that_are_taken() {
+        let rate = within(1_u32..=10_000);
+        assert_eq!((rate("1"), rate("10000")), (Ok(1), Ok(10_000)));
+        for text in ["abc", "1.5", "0", "10001", "-1", "", "1,000"] {
+            assert_eq!(rate(text), Err("write a whole number from 1 to 10000".to_owned()), "{text}");
+        }
+        assert_eq!(within(0_u64..)("x"), Err("write a whole number, 0 or more".to_owned()));
+        assert_eq!(within(0_u64..)("0"), Ok(0));
     }
 }

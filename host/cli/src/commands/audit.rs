@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::lists::More;
 use super::{Context, lists};
+use crate::args::within;
 use crate::exit::CliError;
 use crate::output::{self, Format, View, column, instant, less, moment, text, whole};
 
@@ -37,7 +38,7 @@ pub enum Audit {
 )]
 pub struct List {
     /// Most events, up to 1,000
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = within(1_u16..=1_000))]
     pub limit: u16,
     /// Only this tenant
     #[arg(long)]

@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
+use waybill_server::limits::OPERATION_RATE_MAX;
 
 use super::{Context, lists};
+use crate::args::within;
 use crate::client::Answer;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Format, View, counted_since, text, words};
@@ -25,7 +27,7 @@ pub struct Bulk {
     #[arg(short, long)]
     pub yes: bool,
     /// Most acts a second [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(1..=OPERATION_RATE_MAX))]
     pub rate: Option<u32>,
     /// Why, for the audit
     #[arg(long, value_name = "TEXT")]

@@ -3,8 +3,10 @@
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
+use waybill_server::limits::OPERATION_RATE_MAX;
 
 use super::bulk;
+use crate::args::within;
 use crate::client::Answer;
 use crate::commands::selection::{self, Id, Ids, Selection};
 use crate::commands::{Context, lists, requests};
@@ -31,7 +33,7 @@ pub struct Which {
     #[arg(short, long)]
     pub yes: bool,
     /// With --filter: most acts a second [default: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = within(1..=OPERATION_RATE_MAX))]
     pub rate: Option<u32>,
     /// With --filter: start it and don't wait for its end
     #[arg(long)]
