@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, ValueEnum};
 
 use crate::commands::Command;
+use crate::exit::CliError;
 use crate::output::Format;
 
 /// Commits a message with your data, and delivers it.
@@ -52,11 +53,20 @@ pub struct Global {
     /// File that holds the token; without it WAYBILL_TOKEN is used
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Certificates (PEM) to trust on https:// besides the platform's [env: WAYBILL_CA]
+    /// Certificates (PEM) to trust besides the platform's [env: WAYBILL_CA]
     #[arg(long, global = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// How results are written
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    /// How results are written: table, wide, json, jsonl or ids
+    // Their own words would make every help long: they stand in completions, and in the page of operations.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t = Output::Table,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
     pub output: Output,
     /// Write results and errors only
     #[arg(short, long, global = true)]
@@ -108,12 +118,20 @@ pub struct ListArgs {
     /// Go on where an earlier list of the same kind and filter ended; it told this
     #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     pub cursor: Option<String>,
+    /// Exit with 3 when nothing is listed, for scripts
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 impl ListArgs {
     /// How many there may be.
     pub fn bound(&self) -> usize {
         if self.all { usize::MAX } else { self.limit }
+    }
+
+    /// Ends a list as it was asked to end where nothing is in it.
+    pub fn ended(&self, is_empty: bool) -> Result<(), CliError> {
+        if is_empty && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
     }
 }
 
