@@ -22,8 +22,8 @@ const INVALID: &str = "SCHEMA.VALIDATION_FAILED";
 
 const ROWS: &[Row] = &[
     (M, "", 400, "SCHEMA.JSON", None, "empty"),
-    (M, "{", 400, "SCHEMA.JSON", None, "EOF"),
-    (M, "{\"topic\":\"bus:a\",\"payload\":1}}", 400, "SCHEMA.JSON", None, "trailing"),
+    (M, "{", 400, "SCHEMA.JSON", None, "ends in the middle of an object"),
+    (M, "{\"topic\":\"bus:a\",\"payload\":1}}", 400, "SCHEMA.JSON", None, "behind its end"),
     (M, "{\"topic\":\"bus:a\",\"payload\":01}", 400, "SCHEMA.JSON", None, "number"),
     (M, "[]", 400, INVALID, None, "message object"),
     (M, "{}", 400, INVALID, None, "topic is missing"),

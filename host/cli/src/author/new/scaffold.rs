@@ -192,6 +192,21 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_says_how_a_host_uses_it() {
+        for (world, language) in all() {
+            let readme = text(&files("wire-tap", (world, language, Template::Plain), None).unwrap()["README.md"]);
+            let section = match world {
+                AuthorWorld::Transport => "[transport.wire-tap]",
+                AuthorWorld::Participant => "[participant.wire-tap]",
+                AuthorWorld::Handler => "[consumer.wire-tap]",
+                AuthorWorld::Source => "[source.wire-tap]",
+                AuthorWorld::Backoff => "[outbox.backoff]",
+            };
+            assert!(readme.contains(section) && readme.contains("./wire-tap.wasm"), "{world:?} {language:?}: {readme}");
+        }
+    }
+
+    #[test]
     fn the_manifest_is_one_that_the_host_takes() {
         for (world, language) in all() {
             let files = files("wire-tap", (world, language, Template::Plain), None).unwrap();
