@@ -5,6 +5,7 @@
 mod kafka;
 mod kafka_scripted;
 mod kafka_source;
+mod kafka_tls;
 mod mqtt;
 mod mqtt_source;
 mod nats;
