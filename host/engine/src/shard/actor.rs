@@ -346,13 +346,15 @@ impl Actor {
         self.metered_at = Instant::now();
         let (messages, bytes, open) = self.owner.memory();
         self.context.meter.memory(self.owner.shard().0, messages, bytes, open);
+        self.note_flow();
     }
 }
 
 impl Drop for Actor {
-    /// Whatever ended it: its suspects are on trial no longer.
+    /// Whatever ended it: its suspects are on trial no longer, and what it holds is nobody's news.
     fn drop(&mut self) {
         self.context.trials.leave(self.owner.shard());
+        self.context.config.changes.leave(self.owner.shard());
     }
 }
 

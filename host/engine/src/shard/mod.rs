@@ -14,6 +14,7 @@
 //! | `load` | segments that are read into memory |
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
+//! | `flow` | whether whole transports are held, for the feed of changes |
 //! | `fate` | from a transport's word to a settlement |
 //! | `spans` | spans of the messages of a call |
 //! | `outside` | what workers outside want to become of messages |
@@ -27,6 +28,7 @@ mod dispatch;
 mod door;
 mod fate;
 mod flight;
+mod flow;
 mod load;
 mod mail;
 mod mine;
@@ -62,6 +64,7 @@ use crate::admission::Admitted;
 use crate::clock::Clocks;
 use crate::commit::{self, Commits, Condition};
 use crate::config::{EngineConfig, Stores};
+use crate::history::Counts;
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::supervisor::Supervisor;
@@ -80,6 +83,8 @@ pub(crate) struct Context {
     /// Of events that number themselves.
     pub steady: Mutex<SteadyClock>,
     pub meter: Meter,
+    /// What the history counts.
+    pub counts: Arc<Counts>,
     pub door: DoorBell,
     pub commits: Commits,
     pub trials: LoneTrials,

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use waybill_api::OutboxService;
 use waybill_api::dead_letters::*;
+use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::idempotency::*;
 use waybill_api::messages::*;
 use waybill_api::operations::OperationService;
@@ -18,6 +19,7 @@ use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
 use waybill_core::audit::AuditQuery;
+use waybill_core::history::Measure;
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Settings};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
@@ -219,6 +221,8 @@ hindered! {
         fn stats(tenant: Option<&Tenant>) -> Vec<OutboxStats>;
         fn blocked(tenant: Option<&Tenant>) -> Vec<BlockedView>;
         fn audit(query: &AuditQuery, cursor: Option<&str>, limit: usize) -> Page<AuditView>;
+        fn history(measure: Option<Measure>) -> HistoryView;
+        fn changes(asked: &ChangesAsked) -> Changed;
         plain {
             async fn ready(&self) -> Vec<Check> {
                 self.hindrance.asked_ready.fetch_add(1, Ordering::Relaxed);
