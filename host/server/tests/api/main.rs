@@ -21,6 +21,7 @@ mod examples;
 mod fake_inbound;
 mod grpc;
 mod hindrance;
+mod history;
 mod idempotency;
 mod idempotency_header;
 mod inbox;
