@@ -13,6 +13,7 @@ pub mod const_text;
 pub mod document;
 pub mod endpoint;
 pub mod error;
+pub mod fates;
 pub mod glob;
 pub mod idempotency;
 pub mod ids;
