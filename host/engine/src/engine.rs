@@ -7,6 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use waybill_core::ids::{ShardId, SourceName};
@@ -90,6 +91,7 @@ impl Engine {
             clock,
             steady: Default::default(),
             door: DoorBell::default(),
+            fates: watch::Sender::new(0),
             commits: Commits::default(),
             trials: LoneTrials::default(),
             rates: Arc::new(rates),

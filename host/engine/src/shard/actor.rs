@@ -55,6 +55,8 @@ pub(super) struct Actor {
     pub writes: usize,
     /// It carries messages to other doorsteps.
     pub forwards: bool,
+    /// The commit that is out, or one that failed before it, counts fates of what operations put back.
+    pub tells_fates: bool,
     pub load: UnderWay<(LoadRequest, Page)>,
     pub load_again_at: Option<Instant>,
     pub lanes: Lanes,
@@ -89,6 +91,7 @@ impl Actor {
             commands: VecDeque::new(),
             writes: 0,
             forwards: false,
+            tells_fates: false,
             load: UnderWay::default(),
             load_again_at: None,
             lanes: Lanes::default(),

@@ -81,6 +81,8 @@ pub(crate) struct Context {
     pub steady: Mutex<SteadyClock>,
     pub meter: Meter,
     pub door: DoorBell,
+    /// Changes whenever a commit of this host may have counted fates of what operations put back.
+    pub fates: watch::Sender<u64>,
     pub commits: Commits,
     pub trials: LoneTrials,
     /// What tenants and transports may send a second, over all shards of this host.
@@ -96,6 +98,11 @@ impl Context {
     /// What is in force now.
     pub fn live(&self) -> Arc<Live> {
         self.in_force.load_full()
+    }
+
+    /// Wakes who waits for fates of what operations put back.
+    pub fn tell_fates(&self) {
+        self.fates.send_modify(|told| *told = told.wrapping_add(1));
     }
 
     /// The clock that never goes back.

@@ -18,6 +18,7 @@ use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
 use waybill_core::audit::AuditQuery;
+use waybill_core::fates::Fates;
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Settings};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
@@ -155,6 +156,7 @@ hindered! {
     DeadLetterService {
         fn dead_letters(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<DeadLetterView>;
         fn count_dead(tenant: Option<&Tenant>, filter: &str) -> Counted<u64>;
+        fn plan_dead(tenant: Option<&Tenant>, ask: PlanAsk<'_>) -> PlannedDead;
         fn dead_groups(tenant: Option<&Tenant>, filter: &str) -> Counted<Vec<DeadGroupView>>;
         plain {
             async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
@@ -190,6 +192,7 @@ hindered! {
     OperationService {
         fn start_operation(request: OperationRequest) -> Operation;
         fn operation(id: &str) -> Operation;
+        fn fates(operation: &Operation) -> Fates;
         fn operations(tenant: Option<&Tenant>, limit: usize) -> Vec<Operation>;
         fn cancel_operation(id: &str, actor: &str) -> Operation;
     }

@@ -32,6 +32,7 @@ mod operations;
 mod plugins;
 mod quarantine;
 mod relays;
+mod replays;
 mod saga_definitions;
 mod sagas;
 mod shares;
