@@ -138,9 +138,11 @@ impl<W: Write> Write for OneLine<W> {
 }
 
 /// The storage engine warns each time one of its own threads lets go of a store that is closed already. The database warns of each
-/// commit that fails, without its cause: whoever made that commit tells it with code and remedy. What fails of exports is told by
+/// commit that fails, without its cause, of each transaction that is dropped because of it, and of each round of its own upkeep, which
+/// we have no part in: whoever made that commit tells it with code and remedy. What fails of exports is told by
 /// `waybill-telemetry`, once in a while and not for each batch.
-const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error,opentelemetry=off";
+const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error,surrealdb::core::kvs::ds=off,\
+     surrealdb_datastore::tr=off,surrealdb_core::kvs::tasks=off,opentelemetry=off";
 
 /// A bare level is about this program; libraries are quieter, because their messages are for their authors.
 fn directives(level: &str) -> String {

@@ -25,8 +25,9 @@ const PRODUCERS: usize = 4;
 const AWAY_MS: [u64; 4] = [20, 200, 900, 3_000];
 /// How long it stands still before every other kill.
 const FROZEN: Duration = Duration::from_millis(250);
-/// When nothing has moved for this long, something is wrong.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
+/// When nothing has moved for this long, something is wrong. A connection that met a server which was still starting may use up its time, and
+/// the next one waits for half a minute.
+const STALLED_AFTER: Duration = Duration::from_secs(150);
 /// Between two looks at the outbox.
 const POLL: Duration = Duration::from_millis(50);
 /// What the host gets to end in good order.
@@ -255,10 +256,22 @@ async fn flowing(api: &Api, plan: Plan, progress: &watch::Sender<Progress>) -> i
             return Ok(());
         }
         if began.elapsed() > STALLED_AFTER {
-            return Err(io::Error::other("nothing is delivered after an outage"));
+            return Err(stalled(api, "nothing is delivered after an outage").await);
         }
         sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// What is wrong, with what the host says of it.
+async fn stalled(api: &Api, what: &str) -> io::Error {
+    let mut text = what.to_owned();
+    for path in ["/v1/outbox/blocked", "/v1/transports/orders"] {
+        match api.get(path, &[]).await {
+            Ok(reply) => text.push_str(&format!("\n{path}: {}", reply.body)),
+            Err(error) => text.push_str(&format!("\n{path}: {error:?}")),
+        }
+    }
+    io::Error::other(text)
 }
 
 /// Messages on their way.
@@ -277,7 +290,7 @@ async fn drain(api: &Api) -> io::Result<()> {
         if left != seen {
             (seen, moved) = (left, Instant::now());
         } else if moved.elapsed() > STALLED_AFTER {
-            return Err(io::Error::other(format!("{left} messages wait and nothing moves")));
+            return Err(stalled(api, &format!("{left} messages wait and nothing moves")).await);
         }
         sleep(POLL).await;
     }

@@ -86,7 +86,9 @@ pub async fn run<T: Place>(
     term: &mut Term,
 ) -> Result<(), CliError> {
     // A folder that isn't a project will not become one by waiting.
-    let root = Project::open(&args.dir)?.root;
+    let project = Project::open(&args.dir)?;
+    project.language()?;
+    let root = project.root;
     let name = args.place.name();
     let place = name.as_deref().map(|name| Ok::<_, CliError>((name, find(name, term)?))).transpose()?;
     let sandbox = sandbox::open(cache, CompileLimits::default(), term)?;

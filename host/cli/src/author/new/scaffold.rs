@@ -76,7 +76,7 @@ fn add_contract(files: &mut Files, world: AuthorWorld, language: Language) {
         (_, false) => ("wit", None),
         (_, true) => ("wit/deps/plugin", Some("wit")),
     };
-    for (path, bytes) in below("wit/") {
+    for (path, bytes) in contract() {
         let (name, folder) = match path.strip_prefix("inbound/") {
             Some(name) => (name, inbound_folder),
             None => (path, Some(plugin_folder)),
@@ -108,6 +108,11 @@ fn add_sdk(files: &mut Files, outside: Option<&Path>) -> Result<(), CliError> {
     // The versions that this binary's own plugins were built with; cargo drops what the project doesn't use.
     files.insert("Cargo.lock".to_owned(), one("plugins/Cargo.lock").into_bytes());
     Ok(())
+}
+
+/// The contract's files by their path below `wit/`, the frozen copies among them.
+pub(in crate::author) fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    below("wit/")
 }
 
 /// Embedded files below a prefix, by the rest of their path.
