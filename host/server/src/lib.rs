@@ -44,3 +44,4 @@ mod spans;
 mod streams;
 mod subscribe;
 pub mod tls;
+pub mod ui;
