@@ -148,6 +148,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
+            tokens: auth.clone(),
         },
         config.clone(),
     );
@@ -170,6 +171,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         cors_origins: config.server.cors_origins.clone(),
         auth,
         encryption,
+        ui: config.ui.clone(),
         limits: limits(&config.server),
         metrics: Some(metrics),
         tracer,
