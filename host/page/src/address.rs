@@ -29,12 +29,10 @@ pub fn with(path: &str, query: &[(&str, &str)]) -> String {
     if written.is_empty() { path.to_owned() } else { format!("{path}?{written}") }
 }
 
-/// Of one message.
 pub fn message(tenant: &str, id: &str) -> String {
     with(MESSAGE, &[("tenant", tenant), ("id", id)])
 }
 
-/// Of one saga.
 pub fn saga(tenant: &str, id: &str) -> String {
     with(SAGA, &[("tenant", tenant), ("id", id)])
 }

@@ -68,7 +68,6 @@ pub enum Colour {
 }
 
 impl Colour {
-    /// As configured.
     pub const ALL: [(&'static str, Self); 6] = [
         ("grey", Self::Grey),
         ("blue", Self::Blue),
@@ -120,7 +119,6 @@ impl Verdict {
     }
 }
 
-/// Who looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The host asks nobody for a token.

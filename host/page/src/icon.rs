@@ -2,7 +2,6 @@
 
 use maud::{Markup, PreEscaped, html};
 
-/// A sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icon {
     Audit,

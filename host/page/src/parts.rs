@@ -9,13 +9,9 @@ use crate::text::{Foreign, foreign};
 /// The colour of a state, which comes third: shape and word say it without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Done, live.
     Ok,
-    /// On its way.
     Move,
-    /// Held back, lags.
     Hold,
-    /// Dead, failed, stuck.
     Dead,
     /// Being undone, or undone.
     Undo,

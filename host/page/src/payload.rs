@@ -91,7 +91,6 @@ enum Token<'j> {
     Close(&'static str),
     Comma,
     Colon,
-    /// In its quotes.
     Text(&'j str),
     /// A number or a word.
     Plain(&'j str),
@@ -205,7 +204,6 @@ impl Writer {
     }
 }
 
-/// A payload's box.
 pub fn boxed(name: &str, tabs: &Markup, body: &Markup, foot: &str) -> Markup {
     html! {
         div.sheet {
@@ -220,7 +218,6 @@ pub fn boxed(name: &str, tabs: &Markup, body: &Markup, foot: &str) -> Markup {
 mod tests {
     use super::*;
 
-    /// Without the colours.
     fn plain(json: &str) -> String {
         let mut text = readable(json).0;
         while let (Some(from), Some(to)) = (text.find('<'), text.find('>')) {

@@ -10,7 +10,6 @@ use waybill_core::saga::state::{SagaState, StepState};
 use crate::icon::Icon;
 use crate::parts::{State, Tone};
 
-/// Of a message.
 pub fn of_message(state: MessageState) -> State<'static> {
     let (tone, shape) = match state {
         MessageState::Pending => (Tone::Rest, Icon::Wait),
@@ -37,7 +36,6 @@ pub fn of_saga(state: SagaState, is_stuck: bool) -> State<'static> {
     State::new(tone, shape, if is_stuck { "stuck" } else { state.word() })
 }
 
-/// Of a step.
 pub fn of_step(state: StepState, direction: Option<StepDirection>) -> State<'static> {
     let is_undone = direction == Some(StepDirection::Compensate);
     let (tone, shape, word) = match state {
@@ -53,7 +51,6 @@ pub fn of_step(state: StepState, direction: Option<StepDirection>) -> State<'sta
     State::new(tone, shape, word)
 }
 
-/// Of a transport.
 pub fn of_transport(transport: &TransportView) -> State<'static> {
     let (tone, shape, word) = match (transport.paused, transport.breaker, transport.health) {
         (true, ..) => (Tone::Rest, Icon::Pause, "paused"),
@@ -67,7 +64,6 @@ pub fn of_transport(transport: &TransportView) -> State<'static> {
     State::new(tone, shape, word)
 }
 
-/// Of a check.
 pub fn of_check(status: CheckStatus, name: &str) -> State<'_> {
     let (tone, shape) = match status {
         CheckStatus::Ok => (Tone::Ok, Icon::Done),

@@ -1,5 +1,7 @@
 //! The views, one file a family. Each is a function of what the host's services answered: it asks nobody and decides nothing.
 
+mod dead_letters;
+mod message;
 mod messages;
 mod overview;
 mod sagas;
@@ -7,7 +9,9 @@ mod sign_in;
 mod streams;
 mod system;
 
-pub use messages::{DeadLetters, MessageDetail, Messages, PayloadTab, dead_letters, is_secret, message, messages};
+pub use dead_letters::{DeadLetters, dead_letters};
+pub use message::{MessageDetail, PayloadTab, is_secret, message};
+pub use messages::{Messages, messages};
 pub use overview::{Overview, overview};
 pub use sagas::{Sagas, saga, sagas};
 pub use sign_in::{Door, refused, sign_in};

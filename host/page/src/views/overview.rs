@@ -58,7 +58,6 @@ impl Depth {
     }
 }
 
-/// The overview.
 pub fn overview(view: &Overview, as_of: AsOf) -> Markup {
     html! {
         (verdict(view, as_of))

@@ -214,7 +214,7 @@ fn steps(root: &SagaNodeView, as_of: AsOf) -> Markup {
                 @if *depth > 1 { span.q { (depth) " deep " } }
                 (foreign(&step.name)) span.sub.mono title=(crate::text::for_attribute(&step.action)) { (foreign(&step.action)) }
             }
-            td.full { (state(of_step(step.state, step.direction))) (told(step, as_of)) }
+            td.full { (state(of_step(step.state, step.direction))) (remarks(step, as_of)) }
             td.num.nw { @if step.state != StepState::Ready { (step.attempts) } }
             td.nw data-l="began" { (as_of.maybe(step.began_at)) }
             td.nw data-l="ended" { (as_of.maybe(step.ended_at)) }
@@ -226,7 +226,7 @@ fn steps(root: &SagaNodeView, as_of: AsOf) -> Markup {
 }
 
 /// What is said of a step below its state.
-fn told(step: &StepView, as_of: AsOf) -> Markup {
+fn remarks(step: &StepView, as_of: AsOf) -> Markup {
     html! {
         @if let Some(waiting) = &step.waiting {
             span.sub { (foreign(waiting)) @if let Some(until) = step.until { ", until " (as_of.at(until)) } }

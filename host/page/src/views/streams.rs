@@ -18,7 +18,6 @@ use crate::text::{NONE, count, foreign, length_ms, or_none};
 #[derive(Clone, Debug)]
 pub struct Streams {
     pub tenant: String,
-    /// Names begin so.
     pub prefix: String,
     pub is_further: bool,
     pub relays: Part<Vec<RelayStatus>>,

@@ -153,14 +153,12 @@ fn generation_row(generation: &Generation, as_of: AsOf) -> Markup {
     }
 }
 
-/// The audit trail.
 #[derive(Clone, Debug)]
 pub struct Trail {
     pub asked: Asked,
     pub rows: Part<Rows<AuditView>>,
 }
 
-/// The audit trail.
 pub fn audit(view: &Trail, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {

@@ -192,7 +192,6 @@ pub(super) async fn streams(State(app): State<App>, visit: Visit) -> Response {
     visit.show(&app, view, body).await
 }
 
-/// The audit trail.
 pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Audit, title: "Audit", needs: Permission::Operate };
     let body = async {

@@ -33,7 +33,6 @@ use sessions::Sessions;
 pub(crate) use visit::{Written, bare};
 pub use waybill_page::frame::{Colour, Environment};
 
-/// Addresses of assets.
 const ASSET: &str = "/ui/assets/{name}";
 /// Whatever else is below the page's address: it isn't there.
 const REST: &str = "/ui/{*rest}";

@@ -79,7 +79,6 @@ fn other(letter: DeadLetterView) -> Result<MessageDetail, Problem> {
     Ok(MessageDetail::Other { id, what, error, json: json.map_err(Problem::internal)? })
 }
 
-/// One saga.
 pub(super) async fn saga(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Sagas, title: "Saga", needs: Permission::Read };
     let body = async {

@@ -24,7 +24,6 @@ struct OverviewAsked {
     tenant: Option<String>,
 }
 
-/// The overview.
 pub(super) async fn overview(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Overview, title: "Overview", needs: Permission::Read };
     let body = async {

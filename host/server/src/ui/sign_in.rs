@@ -59,7 +59,6 @@ pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Respons
     }
 }
 
-/// Ends the session.
 pub(super) async fn sign_out(State(app): State<App>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));

@@ -55,7 +55,6 @@ pub(super) async fn plugins(State(app): State<App>, visit: Visit) -> Response {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ConfigurationAsked {
-    /// `now`: compare it.
     compare: String,
 }
 

@@ -44,7 +44,6 @@ pub(crate) struct Written;
 pub(super) struct View {
     pub place: Place,
     pub title: &'static str,
-    /// What it needs.
     pub needs: Permission,
 }
 
