@@ -54,7 +54,8 @@ plots.forEach(p => {
     plots.forEach(q => {
       const x = i / (n - 1) * q.viewBox.baseVal.width, line = $('.x', q), now = $('.now output', q.closest('figure'))
       q.classList.add('hot'); line.setAttribute('x1', x); line.setAttribute('x2', x)
-      now.dataset.was ??= now.textContent; now.textContent = q.dataset.f ? age(JSON.parse(q.dataset.v)[i] * 1000) : JSON.parse(q.dataset.v)[i].toLocaleString('en')
+      now.dataset.was ??= now.textContent; const v = JSON.parse(q.dataset.v)[i]
+      now.textContent = v == null ? '–' : q.dataset.f ? age(v * 1000) : v.toLocaleString('en')
     })
   })
   p.addEventListener('pointerleave', () => plots.forEach(q => { q.classList.remove('hot'); const now = $('.now output', q.closest('figure')); now.textContent = now.dataset.was ?? now.textContent }))

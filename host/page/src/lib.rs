@@ -6,6 +6,7 @@
 //! | `frame` | what every view has around it |
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
+//! | `chart` | charts and sparklines |
 //! | `payload` | payloads as people read them |
 //! | `text`, `time` | texts of others with marks, numbers, instants |
 //! | `address` | addresses of views |
@@ -18,6 +19,7 @@ pub use maud::Markup;
 
 pub mod address;
 pub mod assets;
+pub mod chart;
 pub mod frame;
 mod icon;
 pub mod parts;

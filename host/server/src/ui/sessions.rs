@@ -161,7 +161,7 @@ mod tests {
         assert!(found(&idle) && found(&old) && found(&out) && !found("guessed"));
         sessions.end(&with(&out), &Encryption::None);
         assert!(!found(&out));
-        for _ in 0..13 {
+        for _ in 0..14 {
             tokio::time::advance(SESSION_IDLE - std::time::Duration::from_secs(300)).await;
             found(&old);
         }
