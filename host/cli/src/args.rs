@@ -1,12 +1,16 @@
 //! The command line as a whole, and the arguments that several commands take. Each command's own stand in its file
 //! ([`crate::commands`]).
 
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 
 use crate::commands::Command;
+use crate::exit::CliError;
 use crate::output::Format;
 
 /// Commits a message with your data, and delivers it.
@@ -49,11 +53,20 @@ pub struct Global {
     /// File that holds the token; without it WAYBILL_TOKEN is used
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Certificates (PEM) to trust on https:// besides the platform's [env: WAYBILL_CA]
+    /// Certificates (PEM) to trust besides the platform's [env: WAYBILL_CA]
     #[arg(long, global = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// How results are written
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    /// How results are written: table, wide, json, jsonl or ids
+    // Their own words would make every help long: they stand in completions, and in the page of operations.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t = Output::Table,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
     pub output: Output,
     /// Write results and errors only
     #[arg(short, long, global = true)]
@@ -97,7 +110,7 @@ impl Global {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Most listed
-    #[arg(long, default_value_t = 50, value_name = "N")]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = within(1_usize..))]
     pub limit: usize,
     /// All of them
     #[arg(long, conflicts_with = "limit")]
@@ -105,12 +118,20 @@ pub struct ListArgs {
     /// Go on where an earlier list of the same kind and filter ended; it told this
     #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     pub cursor: Option<String>,
+    /// Exit with 3 when nothing is listed, for scripts
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 impl ListArgs {
     /// How many there may be.
     pub fn bound(&self) -> usize {
         if self.all { usize::MAX } else { self.limit }
+    }
+
+    /// Ends a list as it was asked to end where nothing is in it.
+    pub fn ended(&self, is_empty: bool) -> Result<(), CliError> {
+        if is_empty && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
     }
 }
 
@@ -129,9 +150,49 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "write a number with ms, s, m, h or d, e.g. 90s or 1h30m".to_owned())
 }
 
+/// Reads a whole number of this range, and says which ones are taken where it is none.
+pub fn within<N, R>(range: R) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + 'static,
+    R: RangeBounds<N> + Clone + Send + Sync + 'static,
+{
+    move |text: &str| match text.parse::<N>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(taken(&range)),
+    }
+}
+
+/// Which numbers are taken, in words.
+fn taken<N: Display>(range: &impl RangeBounds<N>) -> String {
+    let least = match range.start_bound() {
+        Bound::Included(least) => least.to_string(),
+        _ => "0".to_owned(),
+    };
+    match range.end_bound() {
+        Bound::Included(most) => format!("write a whole number from {least} to {most}"),
+        _ => format!("write a whole number, {least} or more"),
+    }
+}
+
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_none_is_answered_with_those_that_are_taken() {
+        let rate = within(1_u32..=10_000);
+        assert_eq!((rate("1"), rate("10000")), (Ok(1), Ok(10_000)));
+        for text in ["abc", "1.5", "0", "10001", "-1", "", "1,000"] {
+            assert_eq!(rate(text), Err("write a whole number from 1 to 10000".to_owned()), "{text}");
+        }
+        assert_eq!(within(0_u64..)("x"), Err("write a whole number, 0 or more".to_owned()));
+        assert_eq!(within(0_u64..)("0"), Ok(0));
     }
 }

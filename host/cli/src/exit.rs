@@ -98,6 +98,9 @@ pub enum CliError {
     /// The configuration in force isn't the one that would be read; told already.
     #[error("{}", number(*.settings as u64, "setting differs", "settings differ"))]
     Differs { settings: usize },
+    /// Nothing is there for what was asked, and the exit code was to tell.
+    #[error("nothing matches")]
+    NothingMatches,
     /// A saga that was followed didn't complete; told already.
     #[error("saga {id} {how}")]
     SagaEnded {
@@ -145,6 +148,7 @@ impl CliError {
             Self::Host { exit, .. } | Self::NoneDone { exit, .. } | Self::Step { exit, .. } => *exit,
             Self::Partly { .. } | Self::BrokeOff { .. } => Exit::Partly,
             Self::Conflicts { .. } => Exit::Conflict,
+            Self::NothingMatches => Exit::NotFound,
             Self::Io { .. }
             | Self::Checks { .. }
             | Self::Untold { .. }

@@ -69,8 +69,35 @@ fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt:
             }
             Ok(())
         }
-        name => named(writer, name, &format!("{value:?}")),
+        name => {
+            let text = format!("{value:?}");
+            match is_one_value(&text) {
+                true => named(writer, name, &text),
+                false => named(writer, name, &format!("{text:?}")),
+            }
+        }
     }
+}
+
+/// Whether a value can't be taken for more than one: it is a word, or quoted already, as texts are that come as such.
+fn is_one_value(text: &str) -> bool {
+    let is_word =
+        !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"=".contains(c));
+    is_word || is_quoted(text)
+}
+
+/// Whether it is one text between quotes, with those inside escaped.
+fn is_quoted(text: &str) -> bool {
+    let Some(inside) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return false };
+    let mut is_escaped = false;
+    for c in inside.chars() {
+        match c {
+            '"' if !is_escaped => return false,
+            c if c.is_control() => return false,
+            c => is_escaped = c == '\\' && !is_escaped,
+        }
+    }
+    !is_escaped
 }
 
 fn named(writer: &mut Writer<'_>, name: &str, value: &str) -> fmt::Result {
@@ -138,9 +165,11 @@ impl<W: Write> Write for OneLine<W> {
 }
 
 /// The storage engine warns each time one of its own threads lets go of a store that is closed already. The database warns of each
-/// commit that fails, without its cause: whoever made that commit tells it with code and remedy. What fails of exports is told by
+/// commit that fails, without its cause, of each transaction that is dropped because of it, and of each round of its own upkeep, which
+/// we have no part in: whoever made that commit tells it with code and remedy. What fails of exports is told by
 /// `waybill-telemetry`, once in a while and not for each batch.
-const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error,opentelemetry=off";
+const QUIET: &str = "surrealkv=error,surrealdb::core::kvs::tx=error,surrealdb::core::kvs::ds=off,\
+     surrealdb_datastore::tr=off,surrealdb_core::kvs::tasks=off,opentelemetry=off";
 
 /// A bare level is about this program; libraries are quieter, because their messages are for their authors.
 fn directives(level: &str) -> String {
@@ -169,6 +198,14 @@ mod tests {
 
     /// What is written of an entry of a plugin.
     fn entry(as_json: bool) -> String {
+        written(as_json, || {
+            let own = tracing::field::display(r#"{"client":"vm-0-1","why":"no \"answer\""}"#);
+            tracing::info!(target: "waybill::plugin", transport = "mqtt", fields = own, "connected");
+        })
+    }
+
+    /// What is written of what `say` says.
+    fn written(as_json: bool, say: impl FnOnce()) -> String {
         #[derive(Clone, Default)]
         struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
         impl Write for Kept {
@@ -183,10 +220,6 @@ mod tests {
         let kept = Kept::default();
         let writer = kept.clone();
         let builder = tracing_subscriber::fmt().with_writer(move || writer.clone());
-        let say = || {
-            let own = tracing::field::display(r#"{"client":"vm-0-1","why":"no \"answer\""}"#);
-            tracing::info!(target: "waybill::plugin", transport = "mqtt", fields = own, "connected");
-        };
         if as_json {
             let builder = builder.json().flatten_event(true).map_event_format(OwnFields);
             tracing::subscriber::with_default(builder.finish(), say);
@@ -208,6 +241,34 @@ mod tests {
         let json: Value = serde_json::from_str(&entry(true)).unwrap();
         assert_eq!(json["fields"], serde_json::json!({ "client": "vm-0-1", "why": "no \"answer\"" }));
         assert_eq!((&json["message"], &json["transport"]), (&"connected".into(), &"mqtt".into()));
+    }
+
+    #[test]
+    fn a_value_that_could_be_more_than_one_is_quoted() {
+        for (text, is_one) in [
+            ("http://127.0.0.1:1/a", true),
+            ("17", true),
+            (r#""nobody listens there""#, true),
+            (r#""he said \"no\"""#, true),
+            ("127.0.0.1:1: nobody listens there", false),
+            ("Some(\"a\")", false),
+            (r#""a" and "b""#, false),
+            ("a=b", false),
+            ("", false),
+            ("\"", false),
+            (r#""a\""#, false),
+        ] {
+            assert_eq!(is_one_value(text), is_one, "{text}");
+        }
+        let written = written(false, || {
+            let reason = tracing::field::display("127.0.0.1:1: nobody listens there");
+            tracing::info!(transport = "mqtt", generation = 17, reason, "down");
+        });
+        assert!(
+            written
+                .ends_with("INFO down transport=\"mqtt\" generation=17 reason=\"127.0.0.1:1: nobody listens there\"\n"),
+            "{written}"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod glob;
 pub mod idempotency;
 pub mod ids;
 pub mod inbox;
+pub mod json_fault;
 pub mod json_text;
 pub mod limits;
 pub mod message;

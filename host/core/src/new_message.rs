@@ -155,14 +155,25 @@ pub fn check_headers(headers: &Headers) -> InputResult<()> {
     Ok(())
 }
 
-/// Event type and version of a subject shaped `{context}.event.{name}.v{n}` (source document 5), else the topic and 1.
+/// Event type of a message to a URL for which the caller names none: a URL says where, not what.
+pub const PLAIN_EVENT_TYPE: &str = "waybill.message";
+
+/// Event type where neither the caller nor a subject says one: the topic, but [`PLAIN_EVENT_TYPE`] for a URL.
+pub fn usual_event_type(topic: &Topic) -> &str {
+    match topic.scheme() {
+        Scheme::Http => PLAIN_EVENT_TYPE,
+        Scheme::Bus | Scheme::Custom => topic.as_str(),
+    }
+}
+
+/// Event type and version of a subject shaped `{context}.event.{name}.v{n}` (source document 5), else the usual type and 1.
 pub fn event_of(topic: &Topic) -> (String, u32) {
     if topic.scheme() == Scheme::Bus
         && let Some(event) = event_of_subject(topic.subject())
     {
         return event;
     }
-    let mut text = topic.as_str().to_owned();
+    let mut text = usual_event_type(topic).to_owned();
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -225,6 +236,12 @@ mod tests {
         assert_eq!((draft.message.event_type.as_str(), draft.message.event_version), ("order_placed", 2));
         let plain = NewMessage { topic: "bus:orders".into(), ..order() }.check(NOW, 100).unwrap();
         assert_eq!((plain.message.event_type.as_str(), plain.message.event_version), ("bus:orders", 1));
+        for topic in ["https://shop.example/hook?token=s3cret", "http:https://shop.example/hook"] {
+            let to_url = NewMessage { topic: topic.into(), ..order() };
+            let chosen = NewMessage { event_type: Some("order.created".into()), ..to_url.clone() };
+            assert_eq!(to_url.check(NOW, 100).unwrap().message.event_type, "waybill.message", "{topic}");
+            assert_eq!(chosen.check(NOW, 100).unwrap().message.event_type, "order.created", "{topic}");
+        }
     }
 
     #[test]

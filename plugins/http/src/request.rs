@@ -11,6 +11,8 @@ use crate::signature::Signer;
 
 /// Media type of a payload without one.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
+/// Type of an event that has none and whose topic is a URL.
+const PLAIN_EVENT_TYPE: &str = "waybill.message";
 
 /// Headers that belong to Waybill or to the connection: a caller's are left out, a configured one is refused.
 const RESERVED: &[&str] = &[
@@ -106,12 +108,18 @@ fn event_headers(message: &Message) -> Vec<(String, String)> {
         ("ce-specversion", Some("1.0")),
         ("ce-id", Some(message.id.as_str())),
         ("ce-source", Some(source.as_str())),
-        ("ce-type", Some(message.event_type.as_deref().unwrap_or(&message.topic))),
+        ("ce-type", Some(event_type(message))),
         ("ce-time", Some(occurred.as_str())),
         ("ce-expirytime", expiry.as_deref()),
     ];
     let extensions = ANNOTATIONS.iter().map(|annotation| (annotation.extension, annotation.of(message)));
     present(attributes.into_iter().chain(extensions))
+}
+
+/// The event type; of a message without one its topic, but a URL says where and not what.
+fn event_type(message: &Message) -> &str {
+    let is_url = ["http:", "https:"].iter().any(|scheme| message.topic.starts_with(*scheme));
+    message.event_type.as_deref().unwrap_or(if is_url { PLAIN_EVENT_TYPE } else { &message.topic })
 }
 
 /// What tells a second delivery from a first, and whose message it is.

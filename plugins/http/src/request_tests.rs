@@ -48,7 +48,7 @@ fn a_plain_message_has_exactly_the_promised_headers() {
         ("ce-source", "/waybill/acme"),
         ("ce-specversion", "1.0"),
         ("ce-time", "2021-02-25T15:02:10.000Z"),
-        ("ce-type", "http:https://shop.example/hooks"),
+        ("ce-type", "waybill.message"),
         ("content-type", "application/octet-stream"),
         ("idempotency-key", "01JD0000000000000000000000"),
         ("waybill-attempt", "3"),
@@ -59,6 +59,20 @@ fn a_plain_message_has_exactly_the_promised_headers() {
     assert_eq!(headers, expected.map(|(name, value)| named(name, value)));
     assert_eq!((request.method.as_str(), request.url.as_str()), ("POST", "https://shop.example/hooks"));
     assert_eq!((request.body.as_slice(), request.timeout), (b"{}".as_slice(), 30_000));
+}
+
+#[test]
+fn the_type_is_the_events_else_the_topic_unless_that_is_a_url() {
+    for (event_type, topic, expected) in [
+        (Some("order.created"), "http:https://shop.example/hooks", "order.created"),
+        (None, "bus:orders.created", "bus:orders.created"),
+        (None, "http:https://shop.example/hooks", "waybill.message"),
+        (None, "https://shop.example/hooks", "waybill.message"),
+    ] {
+        let event_type = event_type.map(str::to_owned);
+        let request = sent(Message { event_type, topic: topic.to_owned(), ..message() });
+        assert_eq!(values(&request, "ce-type"), [expected], "{topic}");
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ use crate::refusal;
 /// Number of our one subscription.
 const SUBSCRIPTION: &str = "1";
 
+/// Code of a call of JetStream's API that nobody answers.
+pub(crate) const JETSTREAM_OFF: &str = "NATS.JETSTREAM_OFF";
+
 /// Subject prefix of JetStream's API.
 const API: &str = "$JS.API.";
 
@@ -217,10 +220,7 @@ impl<K: ClientKeys> Connection<K> {
             self.incoming.drain(|event| match event {
                 Event::Answer(other, message) if other == number => {
                     let nobody = || {
-                        PluginError::unavailable(
-                            "NATS.JETSTREAM_OFF",
-                            "JetStream doesn't answer: enable it at the server",
-                        )
+                        PluginError::unavailable(JETSTREAM_OFF, "JetStream doesn't answer: enable it at the server")
                     };
                     answer =
                         Some(if message.status().is_some() { Err(nobody()) } else { Ok(message.payload.to_vec()) });

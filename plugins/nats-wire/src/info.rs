@@ -21,6 +21,8 @@ pub struct Info {
     pub tls_available: bool,
     /// What a key has to sign.
     pub nonce: Option<String>,
+    /// Name of the cluster that it is in.
+    pub cluster: Option<String>,
     /// Addresses of the cluster.
     pub connect_urls: Vec<String>,
     /// The server is about to shut down: go elsewhere.
@@ -36,6 +38,7 @@ impl Default for Info {
             tls_required: false,
             tls_available: false,
             nonce: None,
+            cluster: None,
             connect_urls: Vec::new(),
             ldm: false,
         }
@@ -61,6 +64,7 @@ mod tests {
                 .unwrap();
         assert_eq!((info.version.as_str(), info.max_payload, info.headers, info.ldm), ("2.9.10", 65_536, true, false));
         assert_eq!(Info::parse(b"{}").unwrap().max_payload, MAX_PAYLOAD_DEFAULT);
+        assert!(Info::parse(br#"{"cluster":"q"}"#).unwrap().cluster.is_some() && info.cluster.is_none());
         assert!(Info::parse(b"[]x").is_none());
         assert!(Info::parse(br#"{"max_payload":-1}"#).is_none());
     }

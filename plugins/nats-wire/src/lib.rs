@@ -4,6 +4,7 @@
 //! - [`keys`]: what an operator may set for any client; `credentials`: who we are; [`subject`]: where may be published
 //! - [`Connection`]: the session of a pool
 //! - [`api`]: JetStream's answers; [`stream`]: a stream compared with what is wanted, created or changed
+//! - `room`: what a new stream gets unasked, and what the server has no room for
 //!
 //! What this doesn't do: publish or fetch messages.
 
@@ -15,6 +16,7 @@ mod incoming;
 pub mod info;
 pub mod keys;
 mod refusal;
+mod room;
 pub mod stream;
 pub mod subject;
 mod text;

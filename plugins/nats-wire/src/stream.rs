@@ -1,6 +1,7 @@
 //! A stream: compared with what the operator wants, created, or changed in place.
 //!
-//! Only what the configuration names is compared. What would delete messages (a lower limit), lose those that others publish
+//! A new one gets what source document 5 says where the configuration says nothing; of one that is there only what the configuration
+//! names is compared. What would delete messages (a lower limit), lose those that others publish
 //! (a subject taken away) or can't be changed (storage, retention) is a conflict and left to the operator.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,6 +13,7 @@ use waybill_plugin::transport::PluginError;
 use crate::api::{self, Setting, answer, compare};
 use crate::connection::Connection;
 use crate::keys::ClientKeys;
+use crate::room;
 
 /// JetStream's error for a stream that isn't there.
 const NO_STREAM: u64 = 10_059;
@@ -116,26 +118,60 @@ impl Stream {
 /// JetStream refuses, or can't be asked.
 pub async fn provision<K: ClientKeys>(
     connection: &mut Connection<K>,
-    wanted: Map<String, Value>,
+    mut wanted: Map<String, Value>,
     apply: bool,
     deadline: Deadline,
 ) -> Result<Change, PluginError> {
     let name = wanted.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let found = config(connection, &name, deadline).await?;
-    let change = compare(&format!("stream {name}"), &wanted, found.as_ref(), judge);
-    let request = match change.action {
-        Action::Create => Some((format!("STREAM.CREATE.{name}"), wanted)),
-        Action::Change => {
+    let is_usual = found.is_none() && room::fill(&mut wanted);
+    let account = room::account(connection, &wanted, deadline).await?;
+    let is_clustered = connection.info().cluster.is_some();
+    let mut cuts = room::cut(&mut wanted, found.as_ref(), is_clustered, account.as_ref());
+    let target = format!("stream {name}");
+    let mut change = compare(&target, &wanted, found.as_ref(), judge);
+    match change.action {
+        Action::Create if apply => {
+            cuts.extend(create(connection, &name, &mut wanted, is_usual, deadline).await?);
+            change = compare(&target, &wanted, None, judge);
+        }
+        Action::Change if apply => {
             let mut whole = found.unwrap_or_default();
             whole.extend(wanted);
-            Some((format!("STREAM.UPDATE.{name}"), whole))
+            let request = format!("STREAM.UPDATE.{name}");
+            answer(&connection.ask(&request, &Value::Object(whole).to_string(), deadline).await?)?;
         }
-        Action::Keep | Action::Conflict => None,
-    };
-    if apply && let Some((request, body)) = request {
-        answer(&connection.ask(&request, &Value::Object(body).to_string(), deadline).await?)?;
+        _ => {}
     }
+    if !change.detail.is_empty() {
+        // Behind: the host cuts a long text off at its end.
+        cuts.push(change.detail);
+    }
+    change.detail = cuts.join("; ");
     Ok(change)
+}
+
+/// Creates it. Where the server has no room for a size that nobody wrote it is halved, which is told: only trying shows how much a
+/// server has.
+async fn create<K: ClientKeys>(
+    connection: &mut Connection<K>,
+    name: &str,
+    wanted: &mut Map<String, Value>,
+    is_usual: bool,
+    deadline: Deadline,
+) -> Result<Option<String>, PluginError> {
+    let request = format!("STREAM.CREATE.{name}");
+    let asked = room::size(wanted);
+    loop {
+        let said = connection.ask(&request, &Value::Object(wanted.clone()).to_string(), deadline).await?;
+        if is_usual && room::is_too_large(&said) && room::halve(wanted) {
+            continue;
+        }
+        answer(&said)?;
+        let (Some(asked), Some(made)) = (asked, room::size(wanted)) else { return Ok(None) };
+        let cut = || format!("max_bytes is cut from {asked} to {made}: the server has room for no more");
+        return Ok((made < asked).then(cut));
+    }
 }
 
 /// What JetStream tells of a stream: its configuration, state and time of creation; none if there is no such stream.

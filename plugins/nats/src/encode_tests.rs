@@ -70,6 +70,17 @@ fn a_caller_commands_neither_jetstream_nor_the_envelope() {
     assert!(encoded(&wanted).contains("Content-Type: evil\r\n"));
 }
 
+/// What the README says of them.
+#[test]
+fn a_cloud_event_of_the_callers_goes_as_it_is() {
+    let mut wanted = message();
+    wanted.headers = [("ce-specversion", "1.0"), ("ce-id", "m1"), ("ce-source", "/shop"), ("ce-type", "order.created")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let all = "ce-specversion: 1.0\r\nce-id: m1\r\nce-source: /shop\r\nce-type: order.created\r\n";
+    assert!(encoded(&wanted).contains(all));
+}
+
 #[test]
 fn what_could_break_out_of_its_place_is_refused_and_leaves_no_trace() {
     type Change = (fn(&mut Message), &'static str);

@@ -5,6 +5,7 @@
 mod broken;
 mod bundled;
 mod dev;
+mod foreign;
 mod honest;
 mod mistakes;
 mod projects;

@@ -171,6 +171,9 @@ async fn stream_and_consumer_are_provisioned_once_and_a_source_without_them_wait
     assert_eq!(actions(true).await, both(ProvisionAction::Keep));
     let made = api(&server, "CONSUMER.INFO.ORDERS.ship", &json!({})).await["config"].clone();
     assert_eq!((&made["max_deliver"], &made["ack_wait"]), (&json!(-1), &json!(120_000_000_000_u64)));
+    let stream = api(&server, "STREAM.INFO.ORDERS", &json!({})).await["config"].clone();
+    assert_eq!((&stream["retention"], &stream["max_age"]), (&json!("limits"), &json!(604_800_000_000_000_u64)));
+    assert!(stream["max_bytes"].as_i64().unwrap() > 0, "the size that document 5 gives it, or less");
     send_orders(&server, 0, 1).await;
     assert_eq!(ids(&pull_all(&source, 1).await.1), ["m0"]);
 

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use futures::future::join_all;
 use serde_json::json;
+use waybill_core::port::transport::{SendCall, Transport};
 use waybill_tests::guests;
 
 use crate::support::*;
@@ -81,8 +82,7 @@ async fn thousands_of_large_answers_take_a_bounded_part_of_the_host() {
         let hoarder = &hoarder;
         async move {
             let sink = std::sync::Arc::new(RecordedOutcomes::default());
-            waybill_core::port::transport::Transport::send_batch(&**hoarder, number % GUESTS, batch(1), AMPLE, sink)
-                .await
+            Transport::send_batch(&**hoarder, SendCall::new(number % GUESTS, AMPLE), batch(1), sink).await
         }
     });
     let beside = async {

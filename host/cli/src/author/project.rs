@@ -41,7 +41,6 @@ const MARKS: [(&str, Language); 3] =
 pub(crate) struct Project {
     /// Its folder, absolute: the tools of JavaScript and Python take no relative paths.
     pub(crate) root: PathBuf,
-    pub(crate) language: Language,
     /// The manifest as it goes into the component.
     pub(crate) manifest_bytes: Vec<u8>,
     pub(crate) manifest: Manifest,
@@ -70,7 +69,12 @@ impl Project {
             exit: Exit::Usage,
         })?;
         let world = world_as_written(&manifest_bytes).unwrap_or_else(|| manifest.world.to_string());
-        Ok(Self { language: language(&root)?, root, manifest_bytes, manifest, world })
+        Ok(Self { root, manifest_bytes, manifest, world })
+    }
+
+    /// What it is written in, for the tools that build it.
+    pub(crate) fn language(&self) -> Result<Language, CliError> {
+        language(&self.root)
     }
 
     /// Where its component goes.
@@ -89,7 +93,7 @@ fn language(root: &Path) -> Result<Language, CliError> {
     match found.as_slice() {
         [(_, language)] => Ok(*language),
         [] => Err(wrong(format!(
-            "can't tell what {} is written in\n  fix it needs one of Cargo.toml (Rust), package.json (JavaScript) or src/plugin.py (Python)",
+            "can't tell what {} is written in\n  fix it needs one of Cargo.toml (Rust), package.json (JavaScript) or src/plugin.py (Python); what another toolchain built is taken with `waybill plugin build --from FILE.wasm`",
             root.display()
         ))),
         several => {

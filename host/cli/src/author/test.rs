@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use waybill_conformance::{Case, Check, Options, Report, Verdict};
+use waybill_core::json_fault::placed_fault;
 use waybill_sandbox::{CompileLimits, PluginSource, World};
 
 use super::project::{MANIFEST, Project};
@@ -92,7 +93,10 @@ fn config(text: &str) -> Result<Value, CliError> {
         false => std::fs::read_to_string(Path::new(text)).map_err(CliError::io(format!("reading {text}")))?,
     };
     serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("--config isn't JSON: {error}"), format!("see config_schema in {MANIFEST}"))
+        CliError::usage(
+            format!("--config isn't JSON: {}", placed_fault(&error)),
+            format!("see config_schema in {MANIFEST}"),
+        )
     })
 }
 

@@ -11,6 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use url::{Host, Url};
+use waybill_core::json_fault::placed_fault;
 use waybill_server::listen::is_loopback;
 
 use crate::args::Global;
@@ -283,7 +284,9 @@ fn answered(status: StatusCode, url: String, bytes: &[u8]) -> Result<Answer, Cli
     let status = status.as_u16();
     match serde_json::from_slice(bytes) {
         Ok(body) => Ok(Answer { url, status, body, text: String::from_utf8_lossy(bytes).into_owned() }),
-        Err(error) => Err(ClientError::Answer { url, status, cause: format!("its body isn't JSON ({error})") }),
+        Err(error) => {
+            Err(ClientError::Answer { url, status, cause: format!("its body isn't JSON: {}", placed_fault(&error)) })
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::lists::More;
 use super::{Context, lists};
+use crate::args::within;
 use crate::exit::CliError;
 use crate::output::{self, Format, View, column, instant, less, moment, text, whole};
 
@@ -30,14 +31,14 @@ pub enum Audit {
     after_help = "Examples:\n  waybill audit list\n  waybill audit list --limit 500 -o jsonl\n  waybill audit list --id order-17\n  \
         waybill audit list --filter 'actor=ann kind=Message* since=2026-12-01'\n  \
         waybill audit list --kind 'Tx*' --tenant acme --since 2026-11-21T09:00:00Z\n  waybill audit tail -f\n\n\
-        Without a kind or an object what people and hosts did is listed; events of messages and sagas (TxBegin, TxRetry,\n\
+        Without a kind or an object what people and hosts did is listed; events of messages and sagas (TxBegin, TxRetry, \
         TxDead, TxReplay) are so many that they have to be asked for.\n\n\
         Conditions: actor, kind, object with = and * as a wildcard; since and until with an instant or a day; age with > or <. --kind, \
         --id, --since and --until are conditions, too, and all hold."
 )]
 pub struct List {
     /// Most events, up to 1,000
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = within(1_u16..=1_000))]
     pub limit: u16,
     /// Only this tenant
     #[arg(long)]
@@ -63,6 +64,9 @@ pub struct List {
     /// Go on with what comes
     #[arg(short, long)]
     pub follow: bool,
+    /// Exit with 3 when nothing is listed, for scripts
+    #[arg(long, conflicts_with = "follow")]
+    pub exit_code: bool,
 }
 
 impl List {
@@ -102,7 +106,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
     if let More::Rest(Some(cursor)) | More::Unread(Some(cursor)) = more {
         context.term.say(&format!("there may be older ones: go on with --cursor {cursor}"));
     }
-    Ok(())
+    if items.is_empty() && args.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
 }
 
 /// The trail has no numbers, so what was shown is remembered by content, as far back as one question reaches.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
+use waybill_server::limits::OPERATION_RATE_MAX;
 
 use super::{Context, lists};
+use crate::args::within;
 use crate::client::Answer;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Format, View, counted_since, text, words};
@@ -25,7 +27,7 @@ pub struct Bulk {
     #[arg(short, long)]
     pub yes: bool,
     /// Most acts a second [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(1..=OPERATION_RATE_MAX))]
     pub rate: Option<u32>,
     /// Why, for the audit
     #[arg(long, value_name = "TEXT")]
@@ -33,6 +35,16 @@ pub struct Bulk {
     /// Start it and don't wait for its end
     #[arg(long)]
     pub detach: bool,
+    /// Exit with 3 when nothing matches, for scripts
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+impl Bulk {
+    /// Ends an act as it was asked to end where there was nothing to do.
+    pub(super) fn ended(&self, is_nothing: bool) -> Result<(), CliError> {
+        if is_nothing && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
+    }
 }
 
 /// A filter as the API takes it: none that is empty, so that nobody takes all by leaving something out.
@@ -83,12 +95,14 @@ impl<'a> Operation<'a> {
         let counted = self.count(context).await?;
         let matched = counted.need("matched", Value::as_u64)?;
         let what = format!("{} {}", self.verb, (concerned.counted)(matched, &counted.body));
+        let is_nothing = matched == 0 && counted_since(&counted.body).is_none();
         if how.dry_run {
-            return dry_run(context, &counted, &what, concerned.view);
+            dry_run(context, &counted, &what, concerned.view)?;
+            return how.ended(is_nothing);
         }
-        if matched == 0 && counted_since(&counted.body).is_none() {
+        if is_nothing {
             context.term.say(&format!("{}: nothing to do", concerned.none));
-            return Ok(());
+            return how.ended(true);
         }
         confirm(context, &what, self.filter, how.yes)?;
         let Some(ended) = self.carry_out(context, matched, how.detach).await? else { return Ok(()) };

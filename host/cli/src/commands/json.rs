@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use waybill_core::json_fault::placed_fault;
 
 use crate::exit::CliError;
 use crate::term::Term;
@@ -39,7 +40,7 @@ pub(super) fn limited(stream: &mut (impl std::io::Read + ?Sized), name: &str) ->
 pub(super) fn raw_json(text: String, from: &str) -> Result<Box<RawValue>, CliError> {
     RawValue::from_string(text).map_err(|error| {
         CliError::usage(
-            format!("{from} isn't JSON: {error}"),
+            format!("{from} isn't JSON: {}", placed_fault(&error)),
             "quote it for your shell, e.g. '{\"a\":1}', or give @FILE, or - for stdin",
         )
     })

@@ -38,11 +38,11 @@ pub(super) async fn show(
         context.term.say(&format!("{}: {}", view.none, safe(filter)));
         let rest: Vec<_> = query.iter().filter(|(name, _)| *name != "filter").copied().collect();
         nothing::explain(context, path, &rest, filter).await;
-        return Ok(());
+        return args.ended(true);
     }
     output::list(context.term, context.format, &items, view)?;
     tell_more(context, items.len(), more);
-    Ok(())
+    args.ended(items.is_empty())
 }
 
 /// Items of a list, at most `limit`, from its beginning or a cursor on, and what is left of it.

@@ -67,7 +67,7 @@ pub enum Command {
         after_help = "Examples:\n  waybill dead groups\n  waybill dead list --filter 'code=HTTP.* age<1d'\n  waybill dead replay --filter 'code=HTTP.503' --dry-run"
     )]
     Dead(dead::Dead),
-    /// Sagas: define, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, link, accept, signal, reply
+    /// Sagas: define, definitions, start, list, show, pause, resume, cancel, kill, retry, skip, approve, reject, link, accept, signal, reply
     #[command(
         subcommand,
         after_help = "Examples:\n  waybill saga define order.toml\n  waybill saga start order --input @order.json --id order-17\n  waybill saga list --filter 'waiting_for=operator'\n  waybill saga show order-17"
@@ -109,7 +109,7 @@ pub enum Command {
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(transport::Transport),
-    /// Plugins: new, build, test, check, dev, list, load, reload, rollback, inspect, verify, sign, keygen, call
+    /// Plugins: new, build, test, check, dev, list, load, reload, logs, rollback, verify, sign, keygen, inspect, call
     #[command(subcommand)]
     Plugin(plugin::Plugin),
     /// Configuration: check, show, path, diff, reload

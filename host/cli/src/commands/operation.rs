@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{Context, bulk, lists};
+use crate::args::within;
 use crate::exit::CliError;
 use crate::output::{self, View, column, instant, less, moment, text, whole, words};
 
@@ -25,7 +26,7 @@ pub enum Operation {
 #[command(after_help = "Examples:\n  waybill operation list\n  waybill operation list --tenant acme -o jsonl")]
 pub struct List {
     /// Most of them, up to 1,000
-    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = within(1_u16..=1_000))]
     pub limit: u16,
     /// Only this tenant's
     #[arg(long)]

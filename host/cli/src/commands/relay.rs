@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use waybill_core::seq_json::SeqJson;
 
 use super::{Context, dead, lists};
-use crate::args::ListArgs;
+use crate::args::{ListArgs, within};
 use crate::exit::CliError;
 use crate::output::{self, View, ago, column, instant, less, moment, prose, text, whole, words};
 
@@ -90,7 +90,7 @@ pub struct Seek {
     /// Name of the stream
     pub stream: String,
     /// Behind the event of this number
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = within(0_u64..))]
     pub after: Option<u64>,
     /// With the earliest event that is kept, or behind the latest
     #[arg(long, value_enum)]

@@ -160,7 +160,7 @@ fn draw(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result<(), 
     for row in rows {
         table.add_row(row);
     }
-    write_table(term, &table)
+    write_table(term, &mut table)
 }
 
 /// A row of a table as lines of its own.
@@ -186,7 +186,7 @@ pub fn painted_pairs(term: &mut Term, rows: Vec<(String, String)>) -> Result<(),
     for (name, value) in rows {
         table.add_row([name, value]);
     }
-    write_table(term, &table)
+    write_table(term, &mut table)
 }
 
 fn empty_table(term: &Term) -> Table {
@@ -204,9 +204,16 @@ fn empty_table(term: &Term) -> Table {
     table
 }
 
-fn write_table(term: &mut Term, table: &Table) -> Result<(), CliError> {
+/// [`GAP`] as the library takes it.
+const PADDING: u16 = 2;
+
+fn write_table(term: &mut Term, table: &mut Table) -> Result<(), CliError> {
+    let last = table.column_count().saturating_sub(1);
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if place == last { 0 } else { PADDING }));
+    }
     for line in table.lines() {
-        term.line(line.trim_end().strip_prefix(' ').unwrap_or(line.trim_end()))?;
+        term.line(line.trim_end())?;
     }
     Ok(())
 }

@@ -151,3 +151,18 @@ fn the_doctor_tells_what_would_keep_a_host_from_starting() {
     assert_eq!(wrong.exit, Exit::Failed);
     assert!(wrong.out.contains("CONFIG.UNKNOWN_KEY"), "{}", wrong.out);
 }
+
+#[test]
+fn a_number_or_json_that_is_none_is_answered_with_what_is_taken() {
+    for (arguments, words) in [
+        (&["dead", "list", "--limit", "abc"] as &[&str], "write a whole number, 1 or more"),
+        (&["audit", "list", "--limit", "0"], "write a whole number from 1 to 1000"),
+        (&["dead", "replay", "--filter", "", "--rate", "1.5"], "write a whole number from 1 to 10000"),
+        (&["stream", "append", "a", "--expected-seq", "abc"], "write a whole number, 0 or more"),
+        (&["send", "--topic", "bus:a", "--payload", "{"], "it ends in the middle of an object (line 1, column 1)"),
+    ] {
+        let done = waybill(arguments).run();
+        assert_eq!(done.exit, Exit::Usage, "{}", done.err);
+        assert!(done.err.contains(words), "{arguments:?}: {}", done.err);
+    }
+}

@@ -541,6 +541,28 @@ fn a_bulk_act_is_counted_asked_for_and_watched() {
 }
 
 #[test]
+fn a_script_is_told_that_nothing_matches_if_it_asks_to_be() {
+    let host = TestHost::shop();
+    for arguments in [
+        &["dead", "list", "--filter", "code=NONE"] as &[&str],
+        &["dead", "list", "--filter", "code=NONE", "-o", "ids"],
+        &["dead", "replay", "--filter", "code=NONE", "--dry-run"],
+        &["dead", "replay", "--filter", "code=NONE", "--yes"],
+        &["dead", "replay", "-"],
+        &["outbox", "cancel", "--filter", "id=none", "--yes"],
+        &["audit", "list", "--id", "none"],
+    ] {
+        let done = ask(&host, arguments).run();
+        assert_eq!(done.exit, Exit::Done, "{arguments:?}: {}", done.err);
+        let asked = ask(&host, arguments).arg("--exit-code").run();
+        assert_eq!(asked.exit, Exit::NotFound, "{arguments:?}: {}", asked.err);
+        assert_eq!(asked.out, done.out, "{arguments:?}");
+    }
+    let some = ask(&host, &["dead", "list", "--exit-code"]).run();
+    assert_eq!(some.exit, Exit::Done, "{}", some.err);
+}
+
+#[test]
 fn a_bulk_act_of_one_tenant_leaves_the_others_alone() {
     let host = TestHost::shop();
     let done = ask(&host, &["dead", "replay", "--filter", "code=HTTP.*", "--tenant", "other", "--yes"]).run();

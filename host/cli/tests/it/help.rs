@@ -44,6 +44,25 @@ fn every_command_and_every_group_has_examples_of_its_own() {
 }
 
 #[test]
+fn what_every_command_takes_is_a_line_each() {
+    let help = waybill(&["outbox", "cancel", "--help"]).run();
+    let global = help.out.split_once("Global options:\n").unwrap().1;
+    let lines = global.lines().take_while(|line| !line.is_empty()).count();
+    assert_eq!(lines, Cli::command().get_arguments().filter(|argument| argument.is_global_set()).count(), "{global}");
+}
+
+#[test]
+fn a_group_names_each_of_its_commands() {
+    let all = Cli::command();
+    for group in all.get_subcommands().filter(|group| group.get_subcommands().count() > 1) {
+        let about = group.get_about().unwrap().to_string();
+        let said: Vec<&str> = about.split_once(": ").unwrap().1.split(", ").collect();
+        let there: Vec<&str> = group.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(said, there, "waybill {}", group.get_name());
+    }
+}
+
+#[test]
 fn a_misspelt_command_gets_a_suggestion_and_exit_2() {
     let done = waybill(&["outbux", "list"]).run();
     assert_eq!(done.exit, Exit::Usage);

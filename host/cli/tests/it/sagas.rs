@@ -358,6 +358,13 @@ fn many_are_acted_on_by_filter() {
     let none = ask(&host, &["cancel", "--filter", "definition=none"]).run();
     assert_eq!(none.exit, Exit::Done);
     assert!(none.err.contains("nothing to do"), "{}", none.err);
+    for act in [
+        &["cancel", "--filter", "definition=none", "--exit-code"] as &[&str],
+        &["cancel", "--filter", "definition=none", "--exit-code", "--dry-run"],
+        &["list", "--filter", "definition=none", "--exit-code"],
+    ] {
+        assert_eq!(ask(&host, act).run().exit, Exit::NotFound, "{act:?}");
+    }
     for bad in [
         vec!["pause", "a", "--filter", "id=a"],
         vec!["pause", "a", "--dry-run"],

@@ -10,10 +10,12 @@ use utoipa::ToSchema;
 use crate::annotation::Annotation;
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::{Message, Payload};
+use crate::new_message::PLAIN_EVENT_TYPE;
 use crate::outbox::bits::Bits;
 use crate::outbox::suspicion::Suspicion;
 use crate::port::transport::{PluginIdentity, Receipt};
 use crate::time::UnixMillis;
+use crate::topic::Scheme;
 
 /// The record that both an owner and its rivals write: ownership, order and claims of one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -343,7 +345,9 @@ pub fn content_digest(message: &Message) -> [u8; 32] {
     part(message.topic.as_str());
     part(message.key.as_ref().map_or("", |key| key.as_str()));
     part(message.annotation(Annotation::ContentType).unwrap_or(""));
-    part(&message.event_type);
+    // The type that a message to a URL has unasked was the topic in earlier builds, and digests of these are kept.
+    let is_plain = message.topic.scheme() == Scheme::Http && message.event_type == PLAIN_EVENT_TYPE;
+    part(if is_plain { message.topic.as_str() } else { &message.event_type });
     for (name, value) in &message.headers {
         part(name);
         part(value);

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::join_all;
+use tokio::time::timeout;
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
 use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats, StatusService};
@@ -13,9 +15,10 @@ use waybill_core::ids::Tenant;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::owner::{HeldKey, HoldInfo, RateInfo, WaitKind};
 use waybill_core::outbox::rates::Bounded;
-use waybill_core::port::query::Page;
+use waybill_core::port::query::{Depths, Page};
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::transport::Health;
+use waybill_core::port::store::StoreError;
+use waybill_core::port::transport::{Health, Transport};
 
 use super::Outbox;
 use crate::commit::Condition;
@@ -25,6 +28,8 @@ use crate::shard::{Blocked, OwnerQuery};
 const HELD_KEYS_MAX: usize = 1_000;
 /// A commit that takes longer makes readiness warn.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
+/// What each part of readiness may take: less than a probe waits for all of them, so that one without an answer hides no other.
+const PART_TIMEOUT: Duration = Duration::from_millis(600);
 /// A health check of a transport may take this long.
 pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -155,35 +160,54 @@ impl StatusService for Outbox {
             checks.push(check("clock", CheckStatus::Warn, jump));
         }
         let live = self.context.live();
-        for (_, entry) in live.iter() {
-            let report = tokio::time::timeout(HEALTH_TIMEOUT, entry.transport.health()).await;
-            let (status, detail) = match report {
-                Ok(report) if matches!(report.health, Health::Ready) => {
-                    (CheckStatus::Ok, report.detail.unwrap_or_else(|| "serving".to_owned()))
-                }
-                Ok(report) => {
-                    let word = format!("{:?}", report.health).to_lowercase();
-                    (CheckStatus::Warn, format!("{word}: {}", report.detail.unwrap_or_default()))
-                }
-                Err(_) => (CheckStatus::Warn, format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
-            };
-            checks.push(check(&format!("transport {}", entry.transport.name()), status, detail));
-        }
-        let tables = match &self.inbox {
-            Some(inbox) => inbox.tables_within(HEALTH_TIMEOUT).await,
-            None => Vec::new(),
+        let transports = join_all(live.iter().map(|(_, entry)| health_check(entry.transport.as_ref())));
+        let tables = async {
+            match &self.inbox {
+                Some(inbox) => inbox.tables_within(PART_TIMEOUT).await,
+                None => Vec::new(),
+            }
         };
+        let alert_at = live.config.dead_alert_at;
+        let counted = async {
+            if alert_at == 0 {
+                return None;
+            }
+            Some(timeout(PART_TIMEOUT, self.dead_counts()).await)
+        };
+        let quarantine = timeout(PART_TIMEOUT, self.quarantine_check());
+        let (transports, tables, counted, quarantine) = tokio::join!(transports, tables, counted, quarantine);
+        checks.extend(transports);
         for table in tables.iter().filter(|table| table.health != Health::Ready) {
             let detail = table.health_detail.clone().unwrap_or_else(|| "it isn't ready".to_owned());
             checks.push(check(&format!("source {}", table.name), CheckStatus::Warn, detail));
         }
-        let alert_at = live.config.dead_alert_at;
-        if alert_at > 0 {
-            checks.push(self.dead_check(alert_at, tables.iter().filter_map(|table| table.failed).sum()).await);
-        }
-        checks.extend(self.quarantine_check().await);
+        let failed = tables.iter().filter_map(|table| table.failed).sum();
+        checks.extend(counted.map(|counted| match counted {
+            Ok(counted) => self.dead_check(counted, alert_at, failed),
+            Err(_late) => silent("dead letters"),
+        }));
+        checks.extend(quarantine.unwrap_or_else(|_late| Some(silent("quarantine"))));
         checks
     }
+}
+
+async fn health_check(transport: &dyn Transport) -> Check {
+    let (status, detail) = match timeout(PART_TIMEOUT, transport.health()).await {
+        Ok(report) if matches!(report.health, Health::Ready) => {
+            (CheckStatus::Ok, report.detail.unwrap_or_else(|| "serving".to_owned()))
+        }
+        Ok(report) => {
+            let word = format!("{:?}", report.health).to_lowercase();
+            (CheckStatus::Warn, format!("{word}: {}", report.detail.unwrap_or_default()))
+        }
+        Err(_late) => (CheckStatus::Warn, format!("it didn't say how it is within {PART_TIMEOUT:?}")),
+    };
+    check(&format!("transport {}", transport.name()), status, detail)
+}
+
+/// Of what the store wasn't asked in time.
+fn silent(name: &str) -> Check {
+    check(name, CheckStatus::Warn, format!("they can't be counted: the store didn't answer within {PART_TIMEOUT:?}"))
 }
 
 impl Outbox {
@@ -241,9 +265,19 @@ impl Outbox {
 
     /// Whether there are as many dead letters as are worth an alert, or more than are counted.
     /// `failed` are rows that stand failed in tables of sources.
-    async fn dead_check(&self, alert_at: u64, failed: u64) -> Check {
-        let depths = match self.context.stores.query.depths(DEAD_READS_MAX).await {
-            Ok(depths) => depths,
+    /// Dead letters of messages and events, and of received messages.
+    async fn dead_counts(&self) -> Result<(Depths, u64), StoreError> {
+        let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
+        let received = match &self.inbox {
+            Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
+            None => 0,
+        };
+        Ok((depths, received))
+    }
+
+    fn dead_check(&self, counted: Result<(Depths, u64), StoreError>, alert_at: u64, failed: u64) -> Check {
+        let (depths, received) = match counted {
+            Ok(counted) => counted,
             Err(error) => {
                 let detail = format!("they can't be counted: {}: {error}", error.code());
                 return check("dead letters", CheckStatus::Warn, detail);
@@ -251,10 +285,6 @@ impl Outbox {
         };
         let dead: u64 = depths.of.iter().map(|depth| depth.dead).sum();
         let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
-        let received: u64 = match &self.inbox {
-            Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
-            None => 0,
-        };
         let is_alert = dead + stuck + received + failed >= alert_at || depths.dead_since.is_some();
         let status = if is_alert { CheckStatus::Warn } else { CheckStatus::Ok };
         let at_least = if depths.dead_since.is_some() { "at least " } else { "" };

@@ -265,6 +265,19 @@ mod tests {
     }
 
     #[test]
+    fn every_attribute_that_the_contracts_comments_name_is_registered() {
+        let contract = std::str::from_utf8(CONTRACT).unwrap();
+        let (attributes, _) = contract.split_once("## Features").unwrap();
+        let named =
+            include_str!("../../../../wit/types.wit").lines().filter_map(|line| line.split_once("Registered extras:"));
+        let names: Vec<&str> = named.flat_map(|(_, names)| names.split('`').skip(1).step_by(2)).collect();
+        assert!(names.contains(&"priority") && names.contains(&"partition"), "{names:?}");
+        for name in names {
+            assert!(attributes.contains(&format!("`{name}`")), "docs/plugin-contract.md lacks the attribute {name}");
+        }
+    }
+
+    #[test]
     fn a_guest_is_told_of_a_replay_and_of_none_else() {
         let first = NewMessage { topic: "bus:x".to_owned(), ..NewMessage::default() };
         let first = first.check(UnixMillis(0), 0).unwrap().message;

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeSeed;
 use waybill_core::code::Code;
+use waybill_core::json_fault::fault;
 
 use crate::aliases::{Field, HOST_KEPT};
 use crate::problem::Problem;
@@ -35,25 +36,16 @@ fn explain<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S, error: &serde_
     let again = seed.deserialize(serde_path_to_error::Deserializer::new(&mut reader, &mut track));
     let path = if again.is_err() { track.path().to_string() } else { String::new() };
     let mut problem = if error.is_data() {
-        Problem::invalid(remedy(&message(error)))
+        Problem::invalid(remedy(&fault(error)))
     } else if text.trim_ascii().is_empty() {
         Problem::new(Code::SCHEMA_JSON, "the body is empty: send JSON")
     } else {
-        Problem::new(Code::SCHEMA_JSON, format!("the body isn't JSON: {}", message(error)))
+        Problem::new(Code::SCHEMA_JSON, format!("the body isn't JSON: {}", fault(error)))
     };
     problem.at.path = (error.is_data() && !path.is_empty() && path != "." && path != "?").then_some(path);
     problem.at.line = (error.line() > 0).then_some(error.line());
     problem.at.column = (error.line() > 0).then_some(error.column());
     problem
-}
-
-/// The text of an error without the place, which has fields of its own.
-fn message(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) if error.line() > 0 => text.get(..end).unwrap_or(&text).to_owned(),
-        _ => text,
-    }
 }
 
 /// Says in words what readers of numbers say in types.

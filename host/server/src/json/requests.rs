@@ -52,7 +52,7 @@ pub struct NewMessageJson {
     /// When it happened; now if absent, at most a minute ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occurred_at: Option<Instant>,
-    /// Event type; taken from a subject `{context}.event.{name}.v{n}`, else the topic, if absent.
+    /// Event type; taken from a subject `{context}.event.{name}.v{n}`, else the topic, or `waybill.message` where that is a URL, if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
     /// Version of the event type; 1 if absent and not in the subject.

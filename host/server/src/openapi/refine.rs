@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX};
+use waybill_core::annotation::{Annotation, Kind};
+use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX, TEXT_BYTES_MAX, TOPIC_BYTES_MAX};
 use waybill_core::saga::limits::NAME_BYTES_MAX;
 use waybill_core::streams::limits::HISTORY_NAME_BYTES_MAX;
 
@@ -19,7 +20,7 @@ const COMPONENT: &str = "application/wasm";
 const COMBINING: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
 /// Members and parameters of requests that are refused when they are empty, wherever they stand. Ids of whatever kind are such.
-const NEVER_EMPTY: [&str; 15] = [
+const NEVER_EMPTY: [&str; 16] = [
     "by",
     "consumer",
     "cursor",
@@ -34,18 +35,21 @@ const NEVER_EMPTY: [&str; 15] = [
     "step",
     "tenant",
     "token",
+    "topic",
     "worker_id",
 ];
 /// A request that has a wrong one of these isn't refused: each gets an answer of its own.
 const ANSWERED_APART: &str = "SettleItem";
+/// A text that isn't empty and has no control character.
+const NO_CONTROL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 /// Members and parameters of requests that have a form besides. A control character is in none of them.
 const PATTERNS: [(&str, &str); 9] = [
-    ("id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
-    ("key", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
-    ("token", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
-    ("tenant", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
-    ("hash", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
-    ("worker_id", "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"),
+    ("id", NO_CONTROL),
+    ("key", NO_CONTROL),
+    ("token", NO_CONTROL),
+    ("tenant", NO_CONTROL),
+    ("hash", NO_CONTROL),
+    ("worker_id", NO_CONTROL),
     ("sha256", "^(sha256:)?[0-9A-Fa-f]{64}$"),
     ("payload_sha", "^[0-9A-Fa-f]{64}$"),
     (
@@ -56,11 +60,12 @@ const PATTERNS: [(&str, &str); 9] = [
 /// A member or parameter that is a stream's name.
 const STREAM: &str = "stream";
 /// Members and parameters of requests that are refused above so many bytes, and so above so many characters.
-const LENGTHS: [(&str, usize); 5] = [
+const LENGTHS: [(&str, usize); 6] = [
     ("tenant", TENANT_BYTES_MAX),
     ("worker_id", WORKER_BYTES_MAX),
     ("hash", REQUEST_HASH_BYTES_MAX),
     ("step", NAME_BYTES_MAX),
+    ("topic", TOPIC_BYTES_MAX),
     (STREAM, HISTORY_NAME_BYTES_MAX),
 ];
 
@@ -340,6 +345,11 @@ fn bound(schema: &mut Value, name: &str, in_path: bool) {
     }
     if let Some((_, pattern)) = PATTERNS.iter().find(|(of, _)| *of == name) {
         schema.entry("pattern").or_insert(json!(pattern));
+    }
+    if Annotation::named(name).is_some_and(|annotation| matches!(annotation.kind(), Kind::Text | Kind::Id)) {
+        schema.entry("minLength").or_insert(json!(1));
+        schema.entry("maxLength").or_insert(json!(TEXT_BYTES_MAX));
+        schema.entry("pattern").or_insert(json!(NO_CONTROL));
     }
     if let Some((_, length)) = LENGTHS.iter().find(|(of, _)| *of == name) {
         schema.entry("maxLength").or_insert(json!(length));

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::approval::page as approval_page;
 use crate::auth::{Permission, Tenants};
 use crate::caller::{Caller, bounded, now};
-use crate::codes::{self, ErrorPage};
+use crate::codes::ErrorPage;
 use crate::limits::PROBE_TIMEOUT;
 use crate::openapi::Problems;
 use crate::problem::Problem;
@@ -176,21 +176,16 @@ pub(crate) async fn openapi(State(app): State<App>) -> Response {
 
 /// What an error code means
 ///
-/// The address in `type` of every problem.
+/// The address in `type` of every problem; also of codes that attempts, dead letters and bundled plugins tell.
 #[utoipa::path(get, path = "/errors/{code}", tag = "system", operation_id = "errorPage",
     params(("code" = String, Path, description = "Error code.")),
     responses((status = 200, description = "Meaning and remedy.", body = ErrorPage), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn error_page(Path(code): Path<String>, uri: Uri) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
-    let entry = codes::of_answer(&code).ok_or_else(|| {
-        let why = match code.strip_prefix("HTTP.").is_some_and(|number| number.parse::<http::StatusCode>().is_ok()) {
-            true => format!(
-                "{code} is what a receiver answered: HTTP.STATUS in docs/errors says what becomes of the message"
-            ),
-            false => format!("there is no error code {code:?} that this API answers; docs/errors has all codes"),
-        };
+    let known = ErrorPage::of(&code).ok_or_else(|| {
+        let why = format!("there is no error code {code:?} of the host or of a bundled plugin");
         Problem::new(Code::HTTP_NOT_FOUND, why)
     })?;
-    ok(&ErrorPage::from(entry))
+    ok(&known)
 }

@@ -9,6 +9,7 @@ use waybill_core::annotation::Annotation;
 use waybill_core::annotations::Annotations;
 use waybill_core::ids::{Key, MessageId, Tenant};
 use waybill_core::message::{Message, Payload};
+use waybill_core::new_message::usual_event_type;
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 
@@ -17,7 +18,7 @@ use super::CodecError;
 macro_rules! wire_message {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         /// The numbered fields; those of annotations have their numbers from the table, and none is ever given again. What has its
-        /// usual value is left out: `event_type` that is the topic, `occurred_at` that is `created_at`, version 1, an id made by
+        /// usual value is left out: `event_type` that is `usual_event_type`, `occurred_at` that is `created_at`, version 1, an id made by
         /// the host, no replays.
         #[derive(Clone, Debug, Default, Encode, Decode)]
         #[cbor(map)]
@@ -96,7 +97,7 @@ impl<'b> WireMessage<'b> {
             payload,
             blob,
             blob_bytes,
-            event_type: (message.event_type != message.topic.as_str()).then_some(message.event_type.as_str()),
+            event_type: (message.event_type != usual_event_type(&message.topic)).then_some(message.event_type.as_str()),
             event_version: (message.event_version != 1).then_some(message.event_version),
             created_at: message.created_at.0,
             occurred_at: (message.occurred_at != message.created_at).then_some(message.occurred_at.0),
@@ -130,7 +131,7 @@ impl<'b> WireMessage<'b> {
             key: self.key.map(Key::new).transpose()?,
             headers: headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             payload,
-            event_type: self.event_type.map_or_else(|| topic.as_str().to_owned(), str::to_owned),
+            event_type: self.event_type.unwrap_or_else(|| usual_event_type(&topic)).to_owned(),
             topic,
             event_version: self.event_version.unwrap_or(1),
             annotations,

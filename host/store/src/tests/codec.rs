@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use waybill_core::annotation::Annotation;
 use waybill_core::ids::{Key, MessageId, Place, Seq, ShardId, Tenant, host_made_id};
 use waybill_core::message::{Message, Payload};
+use waybill_core::new_message::usual_event_type;
 use waybill_core::outbox::records::{
     AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, HistoryChunk, Parked, Scheduled, Segment,
 };
@@ -64,7 +65,7 @@ prop_compose! {
             key: key.map(|key| Key::new(key).unwrap()),
             headers,
             payload,
-            event_type: event_type.unwrap_or_else(|| topic.as_str().to_owned()),
+            event_type: event_type.unwrap_or_else(|| usual_event_type(&topic).to_owned()),
             topic,
             event_version,
             annotations: Annotation::ALL.into_iter().zip(texts).filter_map(|(annotation, text)| Some((annotation, text?))).collect(),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::transport::Transport;
-use waybill_testkit::nats::Server;
+use waybill_testkit::nats::{Options, Server};
 
 use super::support::*;
 
@@ -50,6 +50,61 @@ async fn a_stream_is_created_changed_and_left_alone() {
     assert_eq!(refused[0].action, ProvisionAction::Conflict, "{refused:?}");
     assert_eq!(setting(&server, "description").await, Value::Null);
     assert_eq!(server.client().await.unwrap().read_all("ORDERS").await.unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_stream_has_the_defaults_of_document_5_as_far_as_the_server_has_room() {
+    let account = "accounts { A { users: [ { user: shop, password: s3cret } ], jetstream: { max_file: 2000000000 } } }
+        no_auth_user: shop";
+    for (server, is_planned, bytes) in [
+        ("jetstream { max_file_store: 12000000000 }", true, 10_000_000_000_u64),
+        (account, true, 2_000_000_000),
+        // What a server has on its disk is only seen by trying.
+        ("jetstream { max_file_store: 3000000000 }", false, 2_500_000_000),
+    ] {
+        let server = Server::start_with(Options { config: server.to_owned(), ..Options::default() }).await.unwrap();
+        let wanted = json!({ "subjects": ["orders.>"], "replicas": 3 });
+        let planned = provision(config(&server, &wanted), false).await;
+        let done = provision(config(&server, &wanted), true).await;
+        for change in [&planned[0], &done[0]] {
+            assert_eq!(change.action, ProvisionAction::Create);
+            assert!(change.detail.contains("num_replicas is cut from 3 to 1: "), "{}", change.detail);
+        }
+        let told = format!("max_bytes is cut from 10000000000 to {bytes}: ");
+        let is_cut = bytes < 10_000_000_000;
+        assert_eq!(planned[0].detail.contains(&told), is_cut && is_planned, "{}", planned[0].detail);
+        assert_eq!(done[0].detail.contains(&told), is_cut, "{}", done[0].detail);
+        for (name, value) in [
+            ("max_bytes", json!(bytes)),
+            ("max_age", json!(604_800_000_000_000_u64)),
+            ("storage", json!("file")),
+            ("retention", json!("limits")),
+            ("num_replicas", json!(1)),
+        ] {
+            assert_eq!(setting(&server, name).await, value, "{name}");
+        }
+        // What was cut once is no difference the next time.
+        let again = provision(config(&server, &wanted), true).await;
+        assert_eq!(again[0].action, ProvisionAction::Keep, "{}", again[0].detail);
+        let written =
+            json!({ "subjects": ["orders.>"], "max_bytes": bytes, "max_age": "7d", "storage": "file", "replicas": 3 });
+        assert_eq!(provision(config(&server, &written), true).await[0].action, ProvisionAction::Keep);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_that_may_not_ask_for_its_account_may_still_make_a_stream() {
+    let config_of_server = r#"jetstream { max_file_store: 12000000000 }
+        authorization { users = [
+            { user: shop, password: s3cret, permissions: { publish: { deny: ["$JS.API.INFO"] } } }
+            { user: admin, password: admin } ] }
+        no_auth_user: admin"#;
+    let options = Options { config: config_of_server.to_owned(), ..Options::default() };
+    let server = Server::start_with(options).await.unwrap();
+    let wanted = config(&server, &json!({ "subjects": ["orders.>"] }));
+    let transport = open(with_secrets(wanted, &[("user", "shop"), ("password", "s3cret")])).await.unwrap();
+    assert_eq!(transport.provision(true).await.unwrap()[0].action, ProvisionAction::Create);
+    assert_eq!(setting(&server, "max_bytes").await, json!(10_000_000_000_u64));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,6 +35,7 @@ pub(super) fn check(project: &Project, inspection: &Inspection) -> Result<(), Cl
     if let Err(error) = inspection.check_contract() {
         let hint = match &error {
             SandboxError::UnknownImport { import } => culprit(import).map(|why| format!("\n  usually {why}")),
+            SandboxError::MissingExport { .. } => Some(format!("\n  {}", exported(inspection))),
             _ => None,
         };
         let what = format!("{}: {error}{}", project.manifest.name, hint.unwrap_or_default());
@@ -52,6 +53,14 @@ pub(super) fn check(project: &Project, inspection: &Inspection) -> Result<(), Cl
             ),
             exit: Exit::Failed,
         }),
+    }
+}
+
+/// What a component of another world exports instead.
+fn exported(inspection: &Inspection) -> String {
+    match inspection.exports.as_slice() {
+        [] => "it exports nothing".to_owned(),
+        exports => format!("it exports {}", exports.join(", ")),
     }
 }
 
@@ -102,9 +111,9 @@ impl Right {
     }
 
     /// Whether it is used and nobody asked for it. Components of JavaScript and Python import their whole world, so that
-    /// their imports tell nothing.
-    pub(super) fn is_forgotten(&self, project: &Project) -> bool {
-        self.asked.is_empty() && project.language == Language::Rust
+    /// their imports tell nothing. None: another toolchain built it.
+    pub(super) fn is_forgotten(&self, language: Option<Language>) -> bool {
+        self.asked.is_empty() && !matches!(language, Some(Language::Js | Language::Python))
     }
 
     pub(super) fn warning(&self) -> String {

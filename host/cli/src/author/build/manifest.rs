@@ -11,7 +11,8 @@ use crate::exit::CliError;
 const SECTION: &str = "waybill-plugin";
 
 /// The component with its manifest as a custom section at the top level, unless it brought its own (Rust's `manifest!`).
-pub(super) fn embedded(project: &Project, mut component: Vec<u8>) -> Result<Vec<u8>, CliError> {
+/// `fix` says what to do where it is that of another plugin.
+pub(super) fn embedded(project: &Project, mut component: Vec<u8>, fix: &str) -> Result<Vec<u8>, CliError> {
     match inspect(&component) {
         Err(SandboxError::NoManifest) => {
             let section = CustomSection { name: SECTION.into(), data: (&project.manifest_bytes).into() };
@@ -26,7 +27,7 @@ pub(super) fn embedded(project: &Project, mut component: Vec<u8>) -> Result<Vec<
                 return Ok(component);
             }
             Err(tool::failed(format!(
-                "the component holds the manifest of {} {} ({}), not the one in waybill-plugin.toml\n  fix call manifest!() without a path, once",
+                "the component holds the manifest of {} {} ({}), not the one in waybill-plugin.toml\n  fix {fix}",
                 found.name, found.version, found.world
             )))
         }

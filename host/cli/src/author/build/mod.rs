@@ -1,6 +1,7 @@
-//! `waybill plugin build`: a project's component, made by its language's own tools, with the manifest inside and checked
-//! against the contract.
+//! `waybill plugin build`: a project's component, made by its language's own tools or by another toolchain, with the manifest
+//! inside and checked against the contract.
 
+mod from;
 mod imports;
 mod js;
 mod manifest;
@@ -25,7 +26,7 @@ use stamp::Stamp;
 /// A build.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is."
+    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n  waybill plugin build --from module.wasm\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is.\n--from takes what any other toolchain built (C, Zig, Go ...): a component, or a core module with the\ncontract's types inside, as bindings of wit-bindgen put them there. Of that it makes a component,\nwith WASI 0.2 where it imports preview1."
 )]
 pub struct Build {
     /// The project's folder
@@ -37,12 +38,17 @@ pub struct Build {
     /// Build it even if nothing has changed since the last time
     #[arg(long)]
     pub force: bool,
+    /// Take the .wasm that another toolchain built, instead of building
+    #[arg(long, value_name = "FILE", conflicts_with = "force")]
+    pub from: Option<PathBuf>,
 }
 
 /// A component that was built.
 pub(crate) struct Built {
     pub(crate) file: PathBuf,
     pub(crate) inspection: Inspection,
+    /// None: another toolchain built it.
+    language: Option<Language>,
     /// It was there already, made of the same.
     unchanged: bool,
 }
@@ -58,25 +64,28 @@ struct Tool {
 /// Builds and tells what came of it.
 pub fn run(args: &Build, format: Format, term: &mut Term) -> Result<(), CliError> {
     let project = Project::open(&args.dir)?;
-    let built = build(&project, args.out.as_deref(), args.force, term)?;
+    let out = args.out.as_deref();
+    let built = match &args.from {
+        Some(file) => take(&project, file, out)?,
+        None => build(&project, out, args.force, term)?,
+    };
     show(&project, &built, format, term)
 }
 
 /// Builds a project into `out`, or into its own folder. What was there stays until the new component is whole and fits, and for good if it
 /// was made of the same, unless that is to be built all the same.
 pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &mut Term) -> Result<Built, CliError> {
-    let file = out.map_or_else(|| project.component(), Path::to_path_buf);
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_path_buf);
-    if let Some(folder) = &folder {
-        std::fs::create_dir_all(folder).map_err(CliError::io(format!("making {}", folder.display())))?;
-    }
-    let tool = match project.language {
+    let language = project.language()?;
+    let file = destination(project, out)?;
+    let tool = match language {
         // Cargo knows by itself what has changed.
         Language::Rust => None,
         Language::Js => Some(js::tool(project, term)?),
         Language::Python => Some(python::tool(project, term)?),
     };
-    let told = |tool: &Tool| format!("{}\n{:?}", tool.version, tool.command.get_args().collect::<Vec<_>>());
+    let told = |tool: &Tool| {
+        format!("{}\n{}\n{:?}", language.as_str(), tool.version, tool.command.get_args().collect::<Vec<_>>())
+    };
     let stamp = tool.as_ref().and_then(|tool| Stamp::of(project, &told(tool), &file));
     let before = stamp.as_ref().filter(|_| !force).and_then(|stamp| stamp.unchanged(&file));
     if let Some(inspection) = before {
@@ -84,22 +93,49 @@ pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &m
             "{} is made of the same files already; `waybill plugin build --force` makes it again",
             file.display()
         ));
-        return Ok(Built { file, inspection, unchanged: true });
+        return Ok(Built { file, inspection, language: Some(language), unchanged: true });
     }
     let bytes = match tool {
         None => rust::build(project, term)?,
         Some(tool) => made_by(tool, project, term)?,
     };
-    let bytes = manifest::embedded(project, bytes)?;
+    let bytes = manifest::embedded(project, bytes, "call manifest!() without a path, once")?;
     let inspection = inspect::read(&bytes, &file.display().to_string())?;
     imports::check(project, &inspection)?;
-    let draft = file.with_extension("wasm.part");
-    std::fs::write(&draft, &bytes).map_err(CliError::io(format!("writing {}", draft.display())))?;
-    std::fs::rename(&draft, &file).map_err(CliError::io(format!("writing {}", file.display())))?;
+    place(&bytes, &file)?;
     if let Some(stamp) = stamp {
         stamp.keep(&inspection.digest, term);
     }
-    Ok(Built { file, inspection, unchanged: false })
+    Ok(Built { file, inspection, language: Some(language), unchanged: false })
+}
+
+/// Takes what another toolchain built, in place of a build.
+fn take(project: &Project, from: &Path, out: Option<&Path>) -> Result<Built, CliError> {
+    let file = destination(project, out)?;
+    let bytes = from::component(from, &file)?;
+    let fix = "build it without a manifest, or correct waybill-plugin.toml";
+    let bytes = manifest::embedded(project, bytes, fix)?;
+    let inspection = inspect::read(&bytes, &from.display().to_string())?;
+    imports::check(project, &inspection)?;
+    from::check_types(project, &bytes)?;
+    place(&bytes, &file)?;
+    Ok(Built { file, inspection, language: None, unchanged: false })
+}
+
+/// Where the component goes. The folder is made.
+fn destination(project: &Project, out: Option<&Path>) -> Result<PathBuf, CliError> {
+    let file = out.map_or_else(|| project.component(), Path::to_path_buf);
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(CliError::io(format!("making {}", folder.display())))?;
+    }
+    Ok(file)
+}
+
+/// Puts a component into its place, whole.
+fn place(bytes: &[u8], file: &Path) -> Result<(), CliError> {
+    let draft = file.with_extension("wasm.part");
+    std::fs::write(&draft, bytes).map_err(CliError::io(format!("writing {}", draft.display())))?;
+    std::fs::rename(&draft, file).map_err(CliError::io(format!("writing {}", file.display())))
 }
 
 /// Runs a tool, which writes a component into a file, and reads that file.
@@ -115,14 +151,14 @@ fn made_by(mut tool: Tool, project: &Project, term: &mut Term) -> Result<Vec<u8>
 }
 
 fn show(project: &Project, built: &Built, format: Format, term: &mut Term) -> Result<(), CliError> {
-    let Built { file, inspection, unchanged } = built;
+    let Built { file, inspection, language, unchanged } = built;
     let rights = imports::rights(project, inspection);
     let item = json!({
         "file": file.display().to_string(),
         "name": project.manifest.name,
         "version": project.manifest.version,
         "world": project.world,
-        "language": project.language.as_str(),
+        "language": language.map(Language::as_str),
         "bytes": inspection.bytes,
         "digest": inspection.digest,
         "unchanged": unchanged,
@@ -138,7 +174,7 @@ fn show(project: &Project, built: &Built, format: Format, term: &mut Term) -> Re
     let lines: Vec<String> = rights.iter().map(imports::Right::line).collect();
     rows.push(("rights".to_owned(), if lines.is_empty() { "needs none".to_owned() } else { lines.join("\n") }));
     output::one(term, format, &format!("{item:#}"), &file.display().to_string(), rows)?;
-    for right in rights.iter().filter(|right| right.is_forgotten(project)) {
+    for right in rights.iter().filter(|right| right.is_forgotten(*language)) {
         term.say(&right.warning());
     }
     Ok(())

@@ -41,7 +41,7 @@ impl Stamp {
             hasher.update((text.len() as u64).to_le_bytes());
             hasher.update(text);
         };
-        for text in [env!("CARGO_PKG_VERSION"), project.language.as_str(), &project.world, tool] {
+        for text in [env!("CARGO_PKG_VERSION"), &project.world, tool] {
             add(text.as_bytes());
         }
         for path in &walk.files {

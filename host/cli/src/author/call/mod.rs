@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 use waybill_core::code::Code;
 use waybill_core::endpoint::{EndpointSettings, Grants, PluginRef};
+use waybill_core::json_fault::placed_fault;
 use waybill_core::port::kv::KvQuota;
 use waybill_core::port::participant::{Direction, Participant, StepContext};
 use waybill_core::port::transport::ErrorKind;
@@ -216,7 +217,8 @@ fn document(flag: &str, text: &str) -> Result<Bytes, CliError> {
     match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
         Ok(_) => Ok(bytes.into()),
         Err(error) => {
-            Err(CliError::usage(format!("{flag} isn't JSON: {error}"), "write JSON, or @FILE for a file that holds it"))
+            let what = format!("{flag} isn't JSON: {}", placed_fault(&error));
+            Err(CliError::usage(what, "write JSON, or @FILE for a file that holds it"))
         }
     }
 }

@@ -25,7 +25,7 @@ use watch::{Snapshot, Written};
 /// Work on a plugin against a running host.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin dev --transport orders\n  waybill plugin dev --participant shop\n  waybill plugin dev plugins/my-broker --transport orders --url http://127.0.0.1:7070\n\nOn every save: builds, opens it once in a sandbox of its own, and loads it into the host: by a reload where the host\nreads it from the file that was built, else it is handed over. What fails is shown, and what serves goes on. The plugin's\nlog is shown, and whether it passes its probation or is rolled back. Without one it only builds and opens. A server that\na case names as `external` gets a connection and no message: `waybill plugin test` sends some. Ends with Ctrl-C."
+    after_help = "Examples:\n  waybill plugin dev --transport orders\n  waybill plugin dev --participant shop\n  waybill plugin dev plugins/my-broker --transport orders --url http://127.0.0.1:7070\n\nOn every save: builds, opens it once in a sandbox of its own, and loads it into the host: by a reload where the host reads it from the file that was built, else it is handed over. What fails is shown, and what serves goes on. The plugin's log is shown, and whether it passes its probation or is rolled back. Without one it only builds and opens. A server that a case names as `external` gets a connection and no message: `waybill plugin test` sends some. Ends with Ctrl-C."
 )]
 pub struct Dev {
     /// The project's folder
@@ -86,7 +86,9 @@ pub async fn run<T: Place>(
     term: &mut Term,
 ) -> Result<(), CliError> {
     // A folder that isn't a project will not become one by waiting.
-    let root = Project::open(&args.dir)?.root;
+    let project = Project::open(&args.dir)?;
+    project.language()?;
+    let root = project.root;
     let name = args.place.name();
     let place = name.as_deref().map(|name| Ok::<_, CliError>((name, find(name, term)?))).transpose()?;
     let sandbox = sandbox::open(cache, CompileLimits::default(), term)?;

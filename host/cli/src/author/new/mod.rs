@@ -15,6 +15,9 @@ use crate::exit::CliError;
 use crate::output::{self, Format};
 use crate::term::Term;
 
+/// What a component is held against.
+pub(in crate::author) use scaffold::contract;
+
 /// What a plugin implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AuthorWorld {

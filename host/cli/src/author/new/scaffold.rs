@@ -76,7 +76,7 @@ fn add_contract(files: &mut Files, world: AuthorWorld, language: Language) {
         (_, false) => ("wit", None),
         (_, true) => ("wit/deps/plugin", Some("wit")),
     };
-    for (path, bytes) in below("wit/") {
+    for (path, bytes) in contract() {
         let (name, folder) = match path.strip_prefix("inbound/") {
             Some(name) => (name, inbound_folder),
             None => (path, Some(plugin_folder)),
@@ -108,6 +108,11 @@ fn add_sdk(files: &mut Files, outside: Option<&Path>) -> Result<(), CliError> {
     // The versions that this binary's own plugins were built with; cargo drops what the project doesn't use.
     files.insert("Cargo.lock".to_owned(), one("plugins/Cargo.lock").into_bytes());
     Ok(())
+}
+
+/// The contract's files by their path below `wit/`, the frozen copies among them.
+pub(in crate::author) fn contract() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    below("wit/")
 }
 
 /// Embedded files below a prefix, by the rest of their path.
@@ -183,6 +188,21 @@ mod tests {
                     assert!(!text.contains(placeholder), "{world:?} {language:?} {path}: {placeholder}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_readme_says_how_a_host_uses_it() {
+        for (world, language) in all() {
+            let readme = text(&files("wire-tap", (world, language, Template::Plain), None).unwrap()["README.md"]);
+            let section = match world {
+                AuthorWorld::Transport => "[transport.wire-tap]",
+                AuthorWorld::Participant => "[participant.wire-tap]",
+                AuthorWorld::Handler => "[consumer.wire-tap]",
+                AuthorWorld::Source => "[source.wire-tap]",
+                AuthorWorld::Backoff => "[outbox.backoff]",
+            };
+            assert!(readme.contains(section) && readme.contains("./wire-tap.wasm"), "{world:?} {language:?}: {readme}");
         }
     }
 

@@ -124,7 +124,8 @@ async fn by_ids(context: &mut Context<'_>, act: &DeadLetterAct, letters: &Letter
         let spared = number(spared.get(), "is quarantined and was", "are quarantined and were");
         context.term.say(&format!("{spared} left alone; --quarantined takes them too"));
     }
-    acted
+    acted?;
+    how.ended(ids.is_empty())
 }
 
 fn is_quarantined(letter: &Answer) -> bool {

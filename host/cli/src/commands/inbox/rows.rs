@@ -42,7 +42,8 @@ pub(super) async fn replay(source: &str, args: &Replay, context: &mut Context<'_
             let (rows, _) = lists::fetch(context, &path(source, "failed"), &[], usize::MAX, None).await?;
             if how.dry_run {
                 context.term.say(&format!("would replay {}", number(rows.len() as u64, "row", "rows")));
-                return output::list(context.term, context.format, &rows, &VIEW);
+                output::list(context.term, context.format, &rows, &VIEW)?;
+                return how.ended(rows.is_empty());
             }
             rows.iter().map(|row| text(row, "id")).collect()
         }
@@ -53,11 +54,12 @@ pub(super) async fn replay(source: &str, args: &Replay, context: &mut Context<'_
     };
     let what = format!("replay {} in the table of {source}", number(ids.len() as u64, "row", "rows"));
     if how.dry_run {
-        return context.term.line(&format!("would {what}"));
+        context.term.line(&format!("would {what}"))?;
+        return how.ended(ids.is_empty());
     }
     if ids.is_empty() {
         context.term.say("no row stands failed: nothing to do");
-        return Ok(());
+        return how.ended(true);
     }
     if args.all && !how.yes {
         context.term.confirm(&what, &format!("{what}?"), DRY_RUN_FIRST)?;

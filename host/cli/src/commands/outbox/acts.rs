@@ -71,5 +71,6 @@ async fn by_ids(
             message::show_after(context, &answer)
         }))
     })
-    .await
+    .await?;
+    how.ended(ids.is_empty())
 }

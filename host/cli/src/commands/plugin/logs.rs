@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
+use crate::args::within;
 use crate::client::{Answer, Client, ClientError};
 use crate::commands::Context;
 use crate::exit::CliError;
@@ -35,7 +36,7 @@ pub struct Logs {
     #[arg(long, short)]
     pub follow: bool,
     /// Most lines to begin with, the latest
-    #[arg(long, value_name = "N", default_value_t = KEPT_MAX, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = KEPT_MAX, value_parser = within(1..=KEPT_MAX))]
     pub limit: u64,
 }
 

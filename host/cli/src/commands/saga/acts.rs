@@ -3,8 +3,10 @@
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
+use waybill_server::limits::OPERATION_RATE_MAX;
 
 use super::bulk;
+use crate::args::within;
 use crate::client::Answer;
 use crate::commands::selection::{self, Id, Ids, Selection};
 use crate::commands::{Context, lists, requests};
@@ -31,16 +33,31 @@ pub struct Which {
     #[arg(short, long)]
     pub yes: bool,
     /// With --filter: most acts a second [default: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = within(1..=OPERATION_RATE_MAX))]
     pub rate: Option<u32>,
     /// With --filter: start it and don't wait for its end
     #[arg(long)]
     pub detach: bool,
+    /// With --filter: exit with 3 when nothing matches, for scripts
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+impl Which {
+    /// Whether something was asked that only an act by filter can do.
+    fn is_for_many(&self) -> bool {
+        self.dry_run || self.rate.is_some() || self.detach || self.exit_code
+    }
+
+    /// Ends an act as it was asked to end where there was nothing to do.
+    pub(super) fn ended(&self, is_nothing: bool) -> Result<(), CliError> {
+        if is_nothing && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
+    }
 }
 
 impl From<Ids> for Which {
     fn from(ids: Ids) -> Self {
-        Self { selection: ids.into(), dry_run: false, yes: false, rate: None, detach: false }
+        Self { selection: ids.into(), dry_run: false, yes: false, rate: None, detach: false, exit_code: false }
     }
 }
 
@@ -74,9 +91,9 @@ impl SagaAct {
 pub(super) async fn run(act: &SagaAct, context: &mut Context<'_>) -> Result<(), CliError> {
     match &act.which.selection.filter {
         Some(filter) => bulk::run(act, filter, context).await,
-        None if act.which.dry_run || act.which.rate.is_some() || act.which.detach => {
+        None if act.which.is_for_many() => {
             // Acting for real is the last thing that somebody means who asks for a dry run.
-            let what = "--dry-run, --rate and --detach are for --filter";
+            let what = "--dry-run, --rate, --detach and --exit-code are for --filter";
             Err(CliError::usage(what, "leave them out, or write --filter 'id=...'"))
         }
         None => each(act, context).await,

@@ -15,13 +15,14 @@ pub(super) async fn run(act: &SagaAct, filter: &str, context: &mut Context<'_>) 
     let tenant = act.which.selection.tenant.as_deref();
     let operation = Operation::new((act.name, act.name), filter, tenant, act.which.rate, act.body.clone());
     let counted = operation.count(context).await?;
-    if act.which.dry_run {
-        return dry_run(act, filter, &counted, context).await;
-    }
     let matched = counted.need("matched", Value::as_u64)?;
+    if act.which.dry_run {
+        dry_run(act, filter, &counted, context).await?;
+        return act.which.ended(matched == 0);
+    }
     if matched == 0 {
         context.term.say("no saga that hasn't ended matches: nothing to do");
-        return Ok(());
+        return act.which.ended(true);
     }
     let what = format!("{} {}{}", act.name, number(matched, "saga", "sagas"), act.warning);
     bulk::confirm(context, &what, filter, act.which.yes)?;

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::args::ListArgs;
+use crate::args::{ListArgs, within};
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
 use crate::output::{self, Format, View, column, instant, less, moment, plain, short_digest, text, whole};
@@ -19,7 +19,7 @@ pub struct Definitions {
     /// Show this one
     pub name: Option<String>,
     /// In this version [default: the latest]
-    #[arg(long, value_name = "N", requires = "name")]
+    #[arg(long, value_name = "N", requires = "name", value_parser = within(1_u32..))]
     pub version: Option<u32>,
     #[command(flatten)]
     pub list: ListArgs,

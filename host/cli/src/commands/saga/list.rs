@@ -38,7 +38,7 @@ pub struct List {
     #[command(flatten)]
     pub list: ListArgs,
     /// Go on with those that move, newest 1,000
-    #[arg(short, long, conflicts_with = "cursor")]
+    #[arg(short, long, conflicts_with_all = ["cursor", "exit_code"])]
     pub follow: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), Cl
         return follow(args, context, &items).await;
     }
     lists::tell_more(context, items.len(), more);
-    Ok(())
+    args.list.ended(items.is_empty())
 }
 
 async fn page(args: &List, limit: usize, context: &Context<'_>) -> Result<(Vec<Value>, More), CliError> {

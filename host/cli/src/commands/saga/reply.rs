@@ -7,6 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::acts;
+use crate::args::within;
 use crate::commands::Context;
 use crate::commands::json::{self, raw_json};
 use crate::exit::CliError;
@@ -28,7 +29,7 @@ pub struct Reply {
     #[arg(long, value_enum, default_value_t = Direction::Execute, value_name = "DIRECTION")]
     pub direction: Direction,
     /// The attempt it answers [default: whichever waits]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(1_u32..))]
     pub attempt: Option<u32>,
     /// Output: JSON, @FILE, or - for stdin [default: null]
     #[arg(long, value_name = "JSON")]

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::follow;
-use crate::args::{duration, pair};
+use crate::args::{duration, pair, within};
 use crate::commands::Context;
 use crate::commands::json::{self, raw_json};
 use crate::exit::CliError;
@@ -26,7 +26,7 @@ pub struct Start {
     /// Name of the definition
     pub definition: String,
     /// Its version [default: the latest]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(1_u32..))]
     pub version: Option<u32>,
     /// What the steps work on: JSON, @FILE, or - for stdin [default: null]
     #[arg(long, value_name = "JSON")]

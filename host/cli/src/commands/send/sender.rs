@@ -3,6 +3,7 @@
 use std::io::BufRead;
 
 use serde_json::Value;
+use waybill_core::json_fault::fault;
 use waybill_server::aliases::{Field, resolve};
 
 use super::Fields;
@@ -70,9 +71,10 @@ impl Sender {
             }
             let mut fields: Fields = serde_json::from_str(object).map_err(|error| {
                 // The parser calls every line the first.
-                let text = error.to_string();
-                let cause = text.split(" at line ").next().unwrap_or_default();
-                let what = format!("{at}: this isn't a JSON object: {cause}, at column {}", error.column());
+                let what = match error.is_data() {
+                    true => format!("{at}: this is JSON and not an object"),
+                    false => format!("{at}: this isn't a JSON object: {}, at column {}", fault(&error), error.column()),
+                };
                 CliError::usage(what, "write one message object a line")
             })?;
             let given: Vec<Field> = fields.keys().filter_map(|name| resolve(name)).map(|(field, _)| field).collect();

@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
+use waybill_core::json_fault::fault;
 use waybill_core::seq_json::SeqJson;
 
-use crate::args::pair;
+use crate::args::{pair, within};
 use crate::client::Answer;
 use crate::commands::Context;
 use crate::exit::CliError;
@@ -44,7 +45,7 @@ pub struct Append {
     #[arg(long, default_value = "UPDATE")]
     pub op: String,
     /// Version of the payload's schema
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = within(1_u32..))]
     pub schema_version: u32,
     /// Payload; its bytes go as they are
     #[arg(long, value_name = "TEXT")]
@@ -68,7 +69,7 @@ pub struct Append {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub header: Vec<(String, String)>,
     /// Only if the stream ends at this number; 0 = it never had an event
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = within(0_u64..))]
     pub expected_seq: Option<u64>,
     /// Its tenant [default: the token's only one, else default]
     #[arg(long)]
@@ -162,8 +163,10 @@ impl Done {
             if text.is_empty() {
                 continue;
             }
-            let event: Value = serde_json::from_str(text)
-                .map_err(|error| CliError::usage(format!("{at}: this isn't JSON: {error}"), "write an event a line"))?;
+            let event: Value = serde_json::from_str(text).map_err(|error| {
+                let what = format!("{at}: this isn't JSON: {}, at column {}", fault(&error), error.column());
+                CliError::usage(what, "write an event a line")
+            })?;
             let is_full = group.len() >= GROUP_EVENTS || bytes + text.len() > GROUP_BYTES;
             if is_full && !group.is_empty() {
                 self.append(args, context, std::mem::take(&mut group)).await?;

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use waybill_core::seq_json::SeqJson;
 
+use crate::args::within;
 use crate::client::Answer;
 use crate::commands::{Context, lists, requests};
 use crate::exit::CliError;
@@ -39,7 +40,7 @@ pub struct Purge {
     #[command(flatten)]
     pub which: Which,
     /// Only events before this number
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = within(0_u64..))]
     pub before: Option<u64>,
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use waybill_core::json_fault::fault;
 use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::wire::EnvelopeJson;
 
@@ -170,7 +171,8 @@ impl Parts {
         let wrong = |cause: String| {
             CliError::usage(format!("{at}: {cause}"), "write an event a line, as `waybill stream read -o jsonl` does")
         };
-        let envelope: EnvelopeJson<'static> = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        let envelope: EnvelopeJson<'static> = serde_json::from_str(line)
+            .map_err(|error| wrong(format!("{}, at column {}", fault(&error), error.column())))?;
         let which = (envelope.tenant.as_deref().map(str::to_owned), envelope.stream.to_string());
         let part = self.of_streams.entry(which.clone()).or_default();
         // Where the first one belongs only the host knows: an import that broke off goes on behind what is there.

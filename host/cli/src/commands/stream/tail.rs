@@ -8,6 +8,7 @@ use waybill_api::streams::SubscriptionEnded;
 use waybill_core::code::Code;
 
 use super::rows;
+use crate::args::within;
 use crate::client::{ClientError, Heard, exit_of_code};
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
@@ -45,7 +46,7 @@ pub struct Tail {
     #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     pub cursor: Option<String>,
     /// End after so many events
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within(1_u64..))]
     pub limit: Option<u64>,
     /// Their tenant [default: the token's only one, else default]
     #[arg(long)]

@@ -104,6 +104,9 @@ fn kind_word(word: &str) -> &str {
 const WAITING_STATES: [(&str, &str); 4] =
     [("scheduled", "schedule"), ("parked", "retry"), ("waiting", "*"), ("paused", "paused")];
 
+/// What a message waits for in other words, and ours.
+const WAIT_ALIASES: [(&str, &str); 2] = [("route", "no_route"), ("pause", "paused")];
+
 /// What is wanted of the state.
 fn state(condition: &Condition) -> Result<Glob, FilterError> {
     let word = condition.value.as_str();
@@ -166,7 +169,8 @@ impl Filter {
                 }
                 "waits" | "waiting" => {
                     let words = WaitKind::ALL.map(WaitKind::as_str);
-                    condition.once(&mut filter.waits, one_of(&condition, value, &words)?)?;
+                    let ours = WAIT_ALIASES.iter().find(|(other, _)| *other == value).map_or(value, |(_, ours)| ours);
+                    condition.once(&mut filter.waits, one_of(&condition, ours, &words)?)?;
                     continue;
                 }
                 "kind" => {

@@ -298,6 +298,10 @@ fn what_is_dead_or_finished_waits_for_nothing() {
         Found::Scheduled(Arc::new(Scheduled { shard: ShardId(0), due: UnixMillis(5), message: message("bus:x") }));
     let takes = |text| Filter::parse(text, UnixMillis(0)).unwrap().takes_found(&scheduled);
     assert!(takes("waits=schedule") && takes("waiting=sched*") && !takes("waits=retry"));
+    for (other, ours) in [("route", "no_route"), ("pause", "paused")] {
+        let read = |word: &str| Filter::parse(&format!("waits={word}"), UnixMillis(0)).unwrap();
+        assert_eq!(read(other), read(ours));
+    }
 }
 
 #[test]
