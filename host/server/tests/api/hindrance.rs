@@ -178,11 +178,11 @@ hindered! {
                     None => self.outbox.quarantine(dead, note, actor).await,
                 }
             }
-            async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
+            async fn edit(&self, dead: &DeadId, edited: NewMessage, reason: &str, actor: &str) -> Result<Enqueued, ServiceError> {
                 self.hindrance.pass("edit").await?;
                 match self.inbox_of(dead) {
-                    Some(inbox) => Ok(inbox.edit(dead, edited, actor)),
-                    None => self.outbox.edit(dead, edited, actor).await,
+                    Some(inbox) => Ok(inbox.edit(dead, edited, reason, actor)),
+                    None => self.outbox.edit(dead, edited, reason, actor).await,
                 }
             }
         }
