@@ -219,9 +219,8 @@ impl<K: ClientKeys> Connection<K> {
         loop {
             self.incoming.drain(|event| match event {
                 Event::Answer(other, message) if other == number => {
-                    let nobody = || {
-                        PluginError::unavailable(JETSTREAM_OFF, "JetStream doesn't answer: enable it at the server")
-                    };
+                    let nobody =
+                        || PluginError::unavailable(JETSTREAM_OFF, "JetStream doesn't answer: enable it at the server");
                     answer =
                         Some(if message.status().is_some() { Err(nobody()) } else { Ok(message.payload.to_vec()) });
                 }

@@ -181,17 +181,62 @@ mod tests {
             (&wanted, None, true, Some(&none), 3, 9_000, ""),
             (&wanted, None, true, None, 3, 9_000, ""),
             (&wanted, None, false, None, 1, 9_000, "num_replicas is cut from 3 to 1: the server is in no cluster"),
-            (&wanted, None, true, Some(&small), 3, 2_000, "max_bytes is cut from 9000 to 2000: the account has room for no more"),
-            (&wanted, None, true, Some(&single), 3, 500, "max_bytes is cut from 9000 to 500: the account takes no larger stream"),
-            (&wanted, None, true, Some(&tiers), 3, 4_000, "max_bytes is cut from 9000 to 4000: the account has room for no more"),
-            (&json!({ "max_bytes": 60, "num_replicas": 1, "storage": "memory" }), None, false, Some(&small), 1, 50,
-                "max_bytes is cut from 60 to 50: the account has room for no more"),
+            (
+                &wanted,
+                None,
+                true,
+                Some(&small),
+                3,
+                2_000,
+                "max_bytes is cut from 9000 to 2000: the account has room for no more",
+            ),
+            (
+                &wanted,
+                None,
+                true,
+                Some(&single),
+                3,
+                500,
+                "max_bytes is cut from 9000 to 500: the account takes no larger stream",
+            ),
+            (
+                &wanted,
+                None,
+                true,
+                Some(&tiers),
+                3,
+                4_000,
+                "max_bytes is cut from 9000 to 4000: the account has room for no more",
+            ),
+            (
+                &json!({ "max_bytes": 60, "num_replicas": 1, "storage": "memory" }),
+                None,
+                false,
+                Some(&small),
+                1,
+                50,
+                "max_bytes is cut from 60 to 50: the account has room for no more",
+            ),
             // What is there is counted once, and never made smaller.
-            (&wanted, Some(json!({ "max_bytes": 1_000, "num_replicas": 1 })), false, Some(&small), 1, 7_000,
+            (
+                &wanted,
+                Some(json!({ "max_bytes": 1_000, "num_replicas": 1 })),
+                false,
+                Some(&small),
+                1,
+                7_000,
                 "num_replicas is cut from 3 to 1: the server is in no cluster; \
-                 max_bytes is cut from 9000 to 7000: the account has room for no more"),
-            (&wanted, Some(json!({ "max_bytes": 8_000, "num_replicas": 3 })), false, Some(&single), 3, 8_000,
-                "max_bytes is cut from 9000 to 8000: the account takes no larger stream"),
+                 max_bytes is cut from 9000 to 7000: the account has room for no more",
+            ),
+            (
+                &wanted,
+                Some(json!({ "max_bytes": 8_000, "num_replicas": 3 })),
+                false,
+                Some(&single),
+                3,
+                8_000,
+                "max_bytes is cut from 9000 to 8000: the account takes no larger stream",
+            ),
         ] {
             let mut wanted = map(wanted);
             let found = found.as_ref().map(map);
@@ -211,7 +256,10 @@ mod tests {
         assert_eq!(size(&wanted), Some(15_000_000));
         for (said, expected) in [
             (r#"{"error":{"err_code":10047,"description":"insufficient storage resources available"}}"#, true),
-            (r#"{"error":{"err_code":10005,"description":"no suitable peers for placement, insufficient storage"}}"#, true),
+            (
+                r#"{"error":{"err_code":10005,"description":"no suitable peers for placement, insufficient storage"}}"#,
+                true,
+            ),
             (r#"{"error":{"err_code":10005,"description":"no suitable peers for placement"}}"#, false),
             (r#"{"error":{"err_code":10065,"description":"subjects overlap"}}"#, false),
             ("{}", false),
