@@ -131,7 +131,7 @@ impl ListArgs {
 
     /// Ends a list as it was asked to end where nothing is in it.
     pub fn ended(&self, is_empty: bool) -> Result<(), CliError> {
-        if is_empty && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
+        CliError::for_nothing(is_empty, self.exit_code)
     }
 }
 

@@ -119,6 +119,11 @@ impl CliError {
         Self::Usage { what: what.into(), fix: fix.into() }
     }
 
+    /// Ends a command in which there was nothing to list or to do: well, unless it was asked to tell by its exit code.
+    pub fn for_nothing(is_nothing: bool, is_asked: bool) -> Result<(), Self> {
+        if is_nothing && is_asked { Err(Self::NothingMatches) } else { Ok(()) }
+    }
+
     /// An act that somebody has to agree to.
     pub fn nobody_to_ask(act: &str, fix: &str) -> Self {
         Self::usage(format!("this would {act}, and there is no terminal to ask on"), fix)

@@ -118,3 +118,28 @@ fn own_program() -> Option<PathBuf> {
 fn terminal_width() -> Option<u16> {
     comfy_table::Table::new().width()
 }
+
+/// What a test's command has written.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub struct Written(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+#[cfg(test)]
+impl Written {
+    pub fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+#[cfg(test)]
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

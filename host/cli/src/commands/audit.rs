@@ -106,7 +106,7 @@ pub(super) async fn run(command: &Audit, context: &mut Context<'_>) -> Result<()
     if let More::Rest(Some(cursor)) | More::Unread(Some(cursor)) = more {
         context.term.say(&format!("there may be older ones: go on with --cursor {cursor}"));
     }
-    if items.is_empty() && args.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
+    CliError::for_nothing(items.is_empty(), args.exit_code)
 }
 
 /// The trail has no numbers, so what was shown is remembered by content, as far back as one question reaches.

@@ -43,7 +43,7 @@ pub struct Bulk {
 impl Bulk {
     /// Ends an act as it was asked to end where there was nothing to do.
     pub(super) fn ended(&self, is_nothing: bool) -> Result<(), CliError> {
-        if is_nothing && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
+        CliError::for_nothing(is_nothing, self.exit_code)
     }
 }
 

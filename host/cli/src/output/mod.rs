@@ -204,16 +204,40 @@ fn empty_table(term: &Term) -> Table {
     table
 }
 
-/// [`GAP`] as the library takes it.
-const PADDING: u16 = 2;
-
 fn write_table(term: &mut Term, table: &mut Table) -> Result<(), CliError> {
-    let last = table.column_count().saturating_sub(1);
+    let (last, gap) = (table.column_count().saturating_sub(1), u16::try_from(GAP).unwrap_or_default());
     for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if place == last { 0 } else { PADDING }));
+        column.set_padding((0, if place == last { 0 } else { gap }));
     }
     for line in table.lines() {
         term.line(line.trim_end())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::term::Written;
+
+    /// What a terminal of twenty columns shows of a table of two.
+    fn shown(color: bool) -> String {
+        let out = Written::default();
+        let mut term = Term { out: Box::new(out.clone()), width: Some(20), color, ..Term::of_process() };
+        draw(&mut term, &["NAME", "WHAT"], vec![vec!["orders".to_owned(), "twelve cells".to_owned()]]).unwrap();
+        out.text()
+    }
+
+    #[test]
+    fn headings_stand_over_their_columns_with_colours_too() {
+        let colored = shown(true);
+        assert!(colored.contains("\u{1b}[1m"), "{colored:?}");
+        let plain = colored.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        let lines: Vec<&str> = plain.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["NAME    WHAT", "orders  twelve cells"]);
+        assert!(
+            colored.lines().all(|line| fit::breadth(&line.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "")) <= 20)
+        );
+    }
 }

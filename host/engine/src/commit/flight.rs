@@ -134,6 +134,11 @@ impl<R> Flight<R> {
         self.trouble.as_ref()
     }
 
+    /// Whether it hasn't been noted yet. What is tried again and again is told once for as long as it is so.
+    pub fn is_new(&self, error: &StoreError) -> bool {
+        self.trouble.as_ref().is_none_or(|before| before.code() != error.code())
+    }
+
     /// Notes what is wrong with the store, or that nothing is, and lets others see it.
     pub fn note_trouble(&mut self, error: Option<StoreError>) {
         if self.trouble.is_some() != error.is_some() {

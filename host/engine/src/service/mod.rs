@@ -45,7 +45,7 @@ use crate::saga::service::Sagas;
 use crate::shard::{Context, OperatorCommand, ShardHandle};
 use crate::streams::service::Streams;
 use operations::Operations;
-pub(crate) use status::HEALTH_TIMEOUT;
+pub(crate) use status::{HEALTH_TIMEOUT, health_within};
 pub(crate) use transports::provision_detail;
 
 /// Pauses between attempts to write an audit event.

@@ -18,7 +18,7 @@ use waybill_core::outbox::rates::Bounded;
 use waybill_core::port::query::{Depths, Page};
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
-use waybill_core::port::transport::{Health, Transport};
+use waybill_core::port::transport::{Health, HealthReport, Transport};
 
 use super::Outbox;
 use crate::commit::Condition;
@@ -191,16 +191,22 @@ impl StatusService for Outbox {
     }
 }
 
+/// What a plugin says of itself, or that it didn't within this time.
+pub(crate) async fn health_within(limit: Duration, asked: impl Future<Output = HealthReport>) -> HealthReport {
+    timeout(limit, asked).await.unwrap_or_else(|_late| HealthReport {
+        health: Health::Degraded,
+        detail: Some(format!("it didn't say how it is within {limit:?}")),
+    })
+}
+
 async fn health_check(transport: &dyn Transport) -> Check {
-    let (status, detail) = match timeout(PART_TIMEOUT, transport.health()).await {
-        Ok(report) if matches!(report.health, Health::Ready) => {
-            (CheckStatus::Ok, report.detail.unwrap_or_else(|| "serving".to_owned()))
+    let HealthReport { health, detail } = health_within(PART_TIMEOUT, transport.health()).await;
+    let (status, detail) = match health {
+        Health::Ready => (CheckStatus::Ok, detail.unwrap_or_else(|| "serving".to_owned())),
+        other => {
+            let word = format!("{other:?}").to_lowercase();
+            (CheckStatus::Warn, format!("{word}: {}", detail.unwrap_or_default()))
         }
-        Ok(report) => {
-            let word = format!("{:?}", report.health).to_lowercase();
-            (CheckStatus::Warn, format!("{word}: {}", report.detail.unwrap_or_default()))
-        }
-        Err(_late) => (CheckStatus::Warn, format!("it didn't say how it is within {PART_TIMEOUT:?}")),
     };
     check(&format!("transport {}", transport.name()), status, detail)
 }

@@ -9,9 +9,8 @@ use waybill_core::outbox::owner::{TransportId, WaitKind};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::transport::{Health, HealthReport};
 
-use super::status::HEALTH_TIMEOUT;
+use super::status::{HEALTH_TIMEOUT, health_within};
 use super::{Outbox, audit, because};
 use crate::shard::OwnerQuery;
 
@@ -78,11 +77,7 @@ impl Outbox {
             }
         }
         let leases = self.leases_of(id).await;
-        let health =
-            tokio::time::timeout(HEALTH_TIMEOUT, entry.transport.health()).await.unwrap_or_else(|_| HealthReport {
-                health: Health::Degraded,
-                detail: Some(format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
-            });
+        let health = health_within(HEALTH_TIMEOUT, entry.transport.health()).await;
         Some(TransportView {
             name: name.to_owned(),
             plugin: entry.transport.identity(),

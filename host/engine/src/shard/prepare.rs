@@ -81,8 +81,7 @@ impl Actor {
     /// The preparation failed. Answers whether the commit is built all the same: what a newer host wrote is no more readable later,
     /// so the shard is given back, and a commit that gives back takes in nothing that would have to be read.
     pub(super) fn goes_on_unread(&mut self, error: StoreError) -> bool {
-        // Once for as long as it is so: it is tried again and again.
-        if self.flight.trouble().is_none_or(|before| before.code() != error.code()) {
+        if self.flight.is_new(&error) {
             tracing::warn!(code = error.code().as_str(), %error, "can't read what the next commit needs");
         }
         self.refuse_unread(&error);

@@ -173,8 +173,7 @@ impl Actor {
                 self.build(found, extras, now);
             }
             Err(error) => {
-                // Once for as long as it is so: it is looked again and again.
-                if self.flight.trouble().is_none_or(|before| before.code() != error.code()) {
+                if self.flight.is_new(&error) {
                     tracing::warn!(shard = self.owner.shard().0, of = "streams", code = error.code().as_str(), %error, "can't look at the shard's streams");
                 }
                 self.flight.note_trouble(Some(error));

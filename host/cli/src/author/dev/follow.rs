@@ -60,10 +60,11 @@ async fn show_log<T: Place>(place: &T, after: u64, term: &mut Term) -> Result<u6
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::super::LogLines;
     use super::*;
+    use crate::term::Written;
 
     /// A host that tells one fate after the other, with a line of the log between, and then goes away.
     struct Scripted(Mutex<Vec<Fate>>);
@@ -83,19 +84,6 @@ mod tests {
         }
     }
 
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
     /// What an author reads who loads a component with these fates.
     async fn read(fates: &[Fate]) -> Vec<String> {
         let written = Written::default();
@@ -105,8 +93,7 @@ mod tests {
         // It goes on for ever.
         let followed = follow("hook", &told, &loaded, &mut term);
         assert!(tokio::time::timeout(Duration::from_secs(60), followed).await.is_err());
-        let bytes = written.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
-        String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+        written.text().lines().map(str::to_owned).collect()
     }
 
     fn on_trial() -> Fate {

@@ -51,7 +51,7 @@ impl Which {
 
     /// Ends an act as it was asked to end where there was nothing to do.
     pub(super) fn ended(&self, is_nothing: bool) -> Result<(), CliError> {
-        if is_nothing && self.exit_code { Err(CliError::NothingMatches) } else { Ok(()) }
+        CliError::for_nothing(is_nothing, self.exit_code)
     }
 }
 

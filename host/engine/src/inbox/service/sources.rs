@@ -15,7 +15,7 @@ use super::Inbox;
 use crate::commit::Condition;
 use crate::inbox::config::{InboundConfig, SourceConfig};
 use crate::inbox::sources::Seats;
-use crate::service::{HEALTH_TIMEOUT, provision_detail};
+use crate::service::{HEALTH_TIMEOUT, health_within, provision_detail};
 
 fn missing(source: &str) -> ServiceError {
     ServiceError::NotFound { what: Missing::Source, id: source.to_owned() }
@@ -101,12 +101,7 @@ impl Inbox {
             (Some(fault), _) => {
                 HealthReport { health: Health::Down, detail: Some(format!("{}: {}", fault.code, fault.reason)) }
             }
-            (None, Some(open)) => {
-                tokio::time::timeout(HEALTH_TIMEOUT, open.health()).await.unwrap_or_else(|_| HealthReport {
-                    health: Health::Degraded,
-                    detail: Some(format!("it didn't say how it is within {HEALTH_TIMEOUT:?}")),
-                })
-            }
+            (None, Some(open)) => health_within(HEALTH_TIMEOUT, open.health()).await,
             (None, None) if here => HealthReport { health: Health::Down, detail: Some("it isn't open yet".to_owned()) },
             (None, None) => HealthReport { health: Health::Ready, detail: None },
         };
