@@ -74,7 +74,7 @@ public final class Use {
     Instant moved = new Instant(OffsetDateTime.parse("2101-01-01T00:00:00Z"));
     same(messages.rescheduleMessage("later", new Reschedule().notBefore(moved), null).getId(), "later");
     // What waits for its time is listed first.
-    same(messages.listMessages(null, null, null, 1, null, true).getItems().get(0).getId(), "later");
+    same(messages.listMessages(null, null, null, 1, true).getItems().get(0).getId(), "later");
     same(messages.cancelMessage("later", null, new ActReason()).getState(), MessageState.CANCELLED);
     refused("OUTBOX.NOT_FOUND", () -> messages.showMessage("nobody", null));
   }

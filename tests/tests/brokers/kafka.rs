@@ -20,6 +20,8 @@ use waybill_tests::transport::{self, AMPLE, acknowledged, batch, send};
 const TOPIC: &str = "orders.created";
 /// Calls after which what isn't acknowledged never will be: each that reaches a server waits for 15 s.
 const CALLS_MAX: usize = 30;
+/// Logins after which a user who isn't let in never will be.
+const LOGINS_MAX: usize = 300;
 /// Reads after which what isn't shown never will be; each takes some seconds.
 const READS_MAX: usize = 10;
 
@@ -29,6 +31,18 @@ fn settings(config: Value) -> EndpointSpec {
 
 async fn open(settings: EndpointSpec) -> Result<Arc<WasmTransport>, CallError> {
     transport::open("kafka", settings).await
+}
+
+/// As [`open`], for a user who was made just now: a broker lets him in when it has heard of him.
+async fn open_when_known(settings: impl Fn() -> EndpointSpec) -> Arc<WasmTransport> {
+    for _ in 0..LOGINS_MAX {
+        match open(settings()).await {
+            Ok(transport) => return transport,
+            Err(error) => assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Denied, "KAFKA.AUTH")),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("not let in by {LOGINS_MAX} logins");
 }
 
 /// A transport to this server, with more configuration.
@@ -180,7 +194,7 @@ async fn a_password_that_was_changed_holds_the_transport_until_it_has_the_new_on
         transport::grant(settings(config), &[("user", "rotated"), ("password", password)])
     };
     client.run("password", &["rotated", "the-first"]).await.unwrap();
-    let serves = open(with("the-first")).await.unwrap();
+    let serves = open_when_known(|| with("the-first")).await;
     assert_eq!(acknowledged(&send(&serves, batch(0, 3, "rotated")).await), 3);
     client.run("password", &["rotated", "the-second"]).await.unwrap();
     let (mut sent, mut denied) = (3, None);
@@ -218,8 +232,8 @@ async fn a_quota_makes_sends_slower_and_nothing_fails() {
     client.run("password", &["slow", "secret"]).await.unwrap();
     client.run("quota", &["slow", "10000"]).await.unwrap();
     let config = json!({ "servers": [format!("127.0.0.1:{}", server.sasl_port())], "sasl": "scram-sha-512" });
-    let transport =
-        open(transport::grant(settings(config), &[("user", "slow"), ("password", "secret")])).await.unwrap();
+    let of_slow = || transport::grant(settings(config.clone()), &[("user", "slow"), ("password", "secret")]);
+    let transport = open_when_known(of_slow).await;
     // More than a second's share over all of the server's eleven samples.
     let mut large = batch(0, 12, "slow");
     large.iter_mut().for_each(|delivery| delivery.payload = vec![b'x'; 10_000].into());
