@@ -1,4 +1,4 @@
-//! The `rdkafka` crate, producing with idempotence to all replicas in sync.
+//! The `rdkafka` crate, producing with idempotence to all replicas in sync, and reading as a member of a group.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
@@ -66,6 +67,41 @@ pub fn run(url: &str, messages: u64, window: usize) -> Result<Run> {
     }
     producer.flush(LAST).context("waiting for the last answers")?;
     let acknowledged = producer.context().acknowledged.load(Ordering::Relaxed);
+    Ok(Run { acknowledged, took: began.elapsed(), cpu: cpu()?.saturating_sub(before) })
+}
+
+/// Reads a topic from its beginning, and commits after each `window` messages.
+pub fn fetch(url: &str, messages: u64, window: usize) -> Result<Run> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", url.trim_start_matches("kafka://"))
+        .set("group.id", "by-hand")
+        .set("auto.offset.reset", "earliest")
+        .set("enable.auto.commit", "false")
+        .create()
+        .context("creating the consumer")?;
+    consumer.subscribe(&[DESTINATION]).context("subscribing")?;
+    let read = || {
+        let asked = Instant::now();
+        loop {
+            match consumer.poll(LAST) {
+                Some(read) => return read.map(drop).context("reading"),
+                None if asked.elapsed() > LAST => bail!("nothing more came for {LAST:?}"),
+                // What happened to the group ends a poll, too.
+                None => {}
+            }
+        }
+    };
+    // The first one comes when the group has been joined, which doesn't count.
+    read()?;
+    let (began, before, mut acknowledged) = (Instant::now(), cpu()?, 1);
+    while acknowledged < messages {
+        read()?;
+        acknowledged += 1;
+        if acknowledged.is_multiple_of(window as u64) && acknowledged < messages {
+            consumer.commit_consumer_state(CommitMode::Async).context("committing")?;
+        }
+    }
+    consumer.commit_consumer_state(CommitMode::Sync).context("committing the last offsets")?;
     Ok(Run { acknowledged, took: began.elapsed(), cpu: cpu()?.saturating_sub(before) })
 }
 

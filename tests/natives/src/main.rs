@@ -13,6 +13,7 @@
 //! | `pulsar` | URL WINDOW | `pulsar` | sends over the binary protocol in batches |
 //! | `fill` | URL WINDOW KEYS | `nats` | publishes what others then read; 0 keys: none has one |
 //! | `fetch` | URL WINDOW | `fetch` | reads a stream and acknowledges, nothing else |
+//! | `fetch-kafka`, `fetch-pulsar`, `fetch-mqtt` | URL WINDOW | `kafka`, `pulsar`, `mqtt` | the same from these |
 //! | `append-redis`, `append-nats` | URL UNDER_WAY SIZE STREAMS | `append` | appends batches to streams in turn |
 //! | `replay-nats` | URL | `replay` | reads a stream of events from its beginning |
 //! | `append-codec`, `replay-codec` | as those to NATS | `codec` | the same by a bare codec |
@@ -70,6 +71,9 @@ async fn main() -> Result<()> {
         ("pulsar", [url, window]) => pulsar::run(url, messages, size(window)?).await?,
         ("fill", [url, window, keys]) => nats::fill(url, messages, size(window)?, keys.parse()?).await?,
         ("fetch", [url, window]) => fetch::run(url, messages, size(window)?).await?,
+        ("fetch-kafka", [url, window]) => kafka::fetch(url, messages, size(window)?)?,
+        ("fetch-pulsar", [url, window]) => pulsar::fetch(url, messages, size(window)?).await?,
+        ("fetch-mqtt", [url, window]) => mqtt::fetch(url, messages, size(window)?).await?,
         ("append-redis", [url, shape @ ..]) => append::redis(url, messages, batches(shape)?)?,
         ("append-nats", [url, shape @ ..]) => append::nats(url, messages, batches(shape)?).await?,
         ("append-codec", [url, shape @ ..]) => codec::append(url, messages, batches(shape)?)?,

@@ -46,14 +46,14 @@ async fn open_when_known(settings: impl Fn() -> EndpointSpec) -> Arc<WasmTranspo
 }
 
 /// A transport to this server, with more configuration.
-async fn to(server: &Server, more: Value) -> Arc<WasmTransport> {
+pub(super) async fn to(server: &Server, more: Value) -> Arc<WasmTransport> {
     let mut config = json!({ "servers": [server.url()] });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     open(settings(config)).await.expect("opens")
 }
 
 /// Sends a batch until all of it is acknowledged, as a host does.
-async fn send_until_acknowledged(transport: &WasmTransport, batch: impl Fn() -> Vec<Delivery>) {
+pub(super) async fn send_until_acknowledged(transport: &WasmTransport, batch: impl Fn() -> Vec<Delivery>) {
     for _ in 0..CALLS_MAX {
         let all = batch();
         let count = all.len();
@@ -72,7 +72,7 @@ async fn send_until_acknowledged(transport: &WasmTransport, batch: impl Fn() -> 
 }
 
 /// A batch with twenty keys, so that each comes several times.
-fn of_few_keys(mut all: Vec<Delivery>) -> Vec<Delivery> {
+pub(super) fn of_few_keys(mut all: Vec<Delivery>) -> Vec<Delivery> {
     for (place, delivery) in all.iter_mut().enumerate() {
         Arc::make_mut(&mut delivery.message).key = Some(Key::new(format!("order-{}", place % 20)).unwrap());
     }
@@ -80,7 +80,7 @@ fn of_few_keys(mut all: Vec<Delivery>) -> Vec<Delivery> {
 }
 
 /// Codes of what became of a batch; `+` for delivered.
-fn codes(outcomes: &[Outcome]) -> Vec<String> {
+pub(super) fn codes(outcomes: &[Outcome]) -> Vec<String> {
     let code = |outcome: &Outcome| match outcome {
         Outcome::Ack(_) => "+".to_owned(),
         Outcome::Retryable(fault) => format!("retry {}", fault.code),

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod kafka;
+mod kafka_disk;
 mod kafka_scripted;
 mod kafka_source;
+mod kafka_tls;
 mod mqtt;
 mod mqtt_source;
 mod nats;

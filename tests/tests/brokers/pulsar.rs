@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rcgen::DnType;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use waybill_core::message::Delivery;
@@ -14,7 +15,7 @@ use waybill_sandbox::{EndpointSpec, WasmTransport};
 use waybill_testkit::outage::{Plan, Progress, run};
 use waybill_testkit::process::binary;
 use waybill_testkit::pulsar::{Durable, Options, Server, Tls};
-use waybill_tests::certificates::Authority;
+use waybill_tests::certificates::{Authority, Identity};
 use waybill_tests::transport::{self, AMPLE, acknowledged, batch, delivery, send, try_send};
 
 /// The key of a test's broker, and tokens signed by it (HS256): of the role `waybill`, which may do everything, and of `other`.
@@ -24,6 +25,10 @@ const TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ3YXliaWxsIn0.i0lCYDMJFkKvwS
 const NEXT_TOKEN_KEY: &[u8] = b"fedcba9876543210fedcba9876543210";
 const NEXT_TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ3YXliaWxsIn0.tGTLsv9Dz_VK65KK7VYIEztACVVsvF_jYVVV3JNvThA";
 const OTHER_TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJvdGhlciJ9.jZe1ZvGJyellkgK2lsewiwazkd03_mNoA4A2PfWlfeI";
+/// Where the broker's ways to tell who one is are.
+const AUTHENTICATION: &str = "org.apache.pulsar.broker.authentication";
+/// Opens that are tried until a refusal is heard: a connection may break before.
+const OPENS_MAX: usize = 10;
 
 fn settings(server: &Server, more: &Value) -> EndpointSpec {
     let mut config = json!({ "servers": [server.url()] });
@@ -258,7 +263,10 @@ async fn tls_is_verified_and_tokens_are_looked_at_until_they_are_good_for_nothin
         tls: Some(Tls { cert: identity.cert, key: identity.key, ca: ours.pem() }),
         token_key: Some(TOKEN_KEY.to_vec()),
         own_token: TOKEN.to_owned(),
-        ..Options::default()
+        config: format!(
+            "authenticationProviders={AUTHENTICATION}.AuthenticationProviderToken,\
+             {AUTHENTICATION}.AuthenticationProviderTls\n"
+        ),
     })
     .await
     .unwrap();
@@ -283,6 +291,8 @@ async fn tls_is_verified_and_tokens_are_looked_at_until_they_are_good_for_nothin
     let outcomes = send(&transport, batch(0, 1, "secure")).await;
     assert_eq!((fates(&outcomes).as_str(), codes(&outcomes)), ("b", vec!["PULSAR.PERMISSIONS".to_owned()]));
 
+    certificates_are_roles(&server, &ours, &other).await;
+
     // The broker takes other tokens now: the transport is held, nothing is burned, and the operator is told.
     let spec = with(&[("tls_ca", &ca), ("token", TOKEN)]);
     let serves = try_open(spec).await.unwrap();
@@ -292,6 +302,38 @@ async fn tls_is_verified_and_tokens_are_looked_at_until_they_are_good_for_nothin
     assert_eq!((denied.fault.code.as_str(), denied.fault.maybe_delivered), ("PULSAR.AUTH", false), "{denied:?}");
     let spec = transport::grant(settings(&server, &config), &[("tls_ca", &ca), ("token", NEXT_TOKEN)]);
     through(&try_open(spec).await.unwrap(), 2, "secure").await;
+}
+
+/// Who shows a certificate and no token has the role that the certificate names.
+async fn certificates_are_roles(server: &Server, ours: &Authority, another: &Authority) {
+    let named = |ca: &Authority, name: &str| {
+        ca.sign(&["localhost"], |params| params.distinguished_name.push(DnType::CommonName, name))
+    };
+    let config = json!({ "servers": [server.tls_url()] });
+    let with = |ca: &Authority, identity: &Identity| {
+        let secrets = [("tls_ca", ca.pem()), ("tls_cert", identity.cert.clone()), ("tls_key", identity.key.clone())];
+        let secrets: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        transport::grant(settings(server, &config), &secrets)
+    };
+    let (waybill, other) = (named(ours, "waybill"), named(ours, "other"));
+    for (identity, fate) in [(&waybill, "a"), (&other, "b")] {
+        let transport = try_open(with(ours, identity)).await.unwrap();
+        let outcomes = send(&transport, batch(0, 1, "by-certificate")).await;
+        assert_eq!(fates(&outcomes), fate, "{outcomes:?}");
+        assert!(codes(&outcomes).iter().all(|code| code == "PULSAR.PERMISSIONS"), "{outcomes:?}");
+    }
+    let error = try_open(with(another, &waybill)).await.unwrap_err();
+    assert_eq!((error.kind, error.fault.code.as_str()), (ErrorKind::Denied, "PULSAR.TLS"), "{error:?}");
+    // The broker says of another CA's certificate no more than that something is wrong.
+    let stranger = with(ours, &named(another, "waybill"));
+    for _ in 0..OPENS_MAX {
+        let error = try_open(stranger.clone()).await.unwrap_err();
+        assert!(["PULSAR.LOST", "PULSAR.TLS"].contains(&error.fault.code.as_str()), "{error:?}");
+        if error.fault.reason.contains("tls_cert") {
+            return;
+        }
+    }
+    panic!("the certificate was never spoken of");
 }
 
 /// A namespace whose backlog has no room for more: its messages wait, and none of them is burned or lost.

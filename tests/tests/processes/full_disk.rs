@@ -8,16 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use waybill_testkit::api::Api;
-use waybill_testkit::process::{Host, Launch, binary};
+use waybill_testkit::process::{Disk, Host, Launch, binary};
 use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 
 /// Room for the store and its write buffers several times over; little enough to fill at once.
@@ -27,62 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Size of one payload; a commit doesn't fit into what a filled disk has left over.
 const PAYLOAD_BYTES: usize = 48 * 1024;
 
-/// A mounted tmpfs that lives as long as the process that holds it.
-struct Disk {
-    holder: Child,
-    mounted_at: PathBuf,
-}
-
-impl Disk {
-    async fn mount(at: &Path) -> Self {
-        fs::create_dir(at).unwrap();
-        let script = format!("mount -t tmpfs -o size={DISK_BYTES} none '{}' && echo mounted && exec cat", at.display());
-        let mut holder = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("this test needs `unshare` of util-linux");
-        let mut line = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
-        assert_eq!(line, "mounted\n", "no tmpfs could be mounted: this test needs user namespaces, or root");
-        Self { holder, mounted_at: at.to_owned() }
-    }
-
-    /// A program that runs `binary` where the disk is.
-    fn runner(&self, binary: &Path, at: PathBuf) -> PathBuf {
-        let holder = self.holder.id().unwrap();
-        let script = format!(
-            "#!/bin/sh\nexec nsenter --target {holder} --user --mount --preserve-credentials -- '{}' \"$@\"\n",
-            binary.display()
-        );
-        super::script::write(&at, &script);
-        at
-    }
-
-    /// The file that takes all the room, seen from here.
-    fn filler(&self) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.holder.id().unwrap()));
-        root.join(self.mounted_at.strip_prefix("/").unwrap()).join("filler")
-    }
-
-    fn fill(&self) {
-        let mut filler = fs::OpenOptions::new().create(true).append(true).open(self.filler()).unwrap();
-        let piece = [0; 4096];
-        for _ in 0..=DISK_BYTES / piece.len() {
-            match filler.write_all(&piece) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::StorageFull => return,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("the disk is larger than it was made");
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.filler()).unwrap();
-    }
+/// A program that runs the binary where the disk is.
+fn runner(disk: &Disk, binary: &Path, at: PathBuf) -> PathBuf {
+    let enter = disk.enter().unwrap().join(" ");
+    super::script::write(&at, &format!("#!/bin/sh\nexec {enter} '{}' \"$@\"\n", binary.display()));
+    at
 }
 
 /// A client that remembers what it was promised.
@@ -170,11 +115,12 @@ async fn is_told_calmly(host: &Host, api: &Api) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_is_full_is_told_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Disk::mount(&dir.path().join("disk")).await;
+    let disk = Disk::mount(&dir.path().join("disk"), DISK_BYTES).await.unwrap();
     let receiver = Receiver::start(|_: &Delivered| Answer::status(200)).await.unwrap();
     let data = dir.path().join("disk/data");
     let config = format!("[store]\nurl = \"surrealkv://{}\"\nmemtable = \"8MiB\"\n", data.display());
-    let launch = Launch::prepare(disk.runner(&binary().unwrap(), dir.path().join("run")), dir.path(), &config).unwrap();
+    let program = runner(&disk, &binary().unwrap(), dir.path().join("run"));
+    let launch = Launch::prepare(program, dir.path(), &config).unwrap();
     let mut client = Client { topic: receiver.url("orders"), next: 0, acknowledged: BTreeSet::new() };
 
     let (host, api) = Host::ready(&launch).await.unwrap();
@@ -184,18 +130,18 @@ async fn a_disk_that_is_full_is_told_and_loses_nothing() {
     assert_eq!(client.acknowledged.len(), 20);
 
     // Full, and room again: the same process goes on.
-    disk.fill();
+    disk.fill().unwrap();
     client.send_until_full(&api).await;
     is_told_calmly(&host, &api).await;
-    disk.make_room();
+    disk.make_room().unwrap();
     client.send_until_taken(&api).await;
     everything_arrives(&receiver, &client).await;
 
     // Full and killed: the next one finds everything.
-    disk.fill();
+    disk.fill().unwrap();
     client.send_until_full(&api).await;
     host.kill().await.unwrap();
-    disk.make_room();
+    disk.make_room().unwrap();
     let (host, api) = Host::ready(&launch).await.unwrap();
     client.send_until_taken(&api).await;
     everything_arrives(&receiver, &client).await;

@@ -32,7 +32,7 @@ impl TlsPeer {
             Some(error @ Error::AlertReceived(alert)) if is_about_identity(*alert) => {
                 NetError::Tls(self.explain(error))
             }
-            Some(error) => NetError::Reset(format!("the TLS stream broke: {error}")),
+            Some(error) => NetError::Reset(format!("the TLS stream broke: {error}{}", self.doubt(error))),
             None if error.kind() == io::ErrorKind::UnexpectedEof => NetError::Reset(format!(
                 "truncated: {} closed the connection without ending TLS (close_notify), so what came may not be all",
                 self.address
@@ -117,6 +117,19 @@ impl TlsPeer {
                 format!("{peer} doesn't know the name {}: set server-name", self.server_name)
             }
             (alert, _) => format!("{peer} ended TLS with the alert {alert:?}"),
+        }
+    }
+
+    /// What may be behind an alert that says nothing of a client certificate: Pulsar's brokers send no other one when they refuse it.
+    fn doubt(&self, error: &Error) -> String {
+        match (error, self.options.client_cert_secret.as_deref()) {
+            (Error::AlertReceived(AlertDescription::InternalError), Some(secret)) => {
+                format!(
+                    ": if it goes on doing so, {} may refuse the client certificate of the secret {secret:?}",
+                    self.address
+                )
+            }
+            _ => String::new(),
         }
     }
 

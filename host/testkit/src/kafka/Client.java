@@ -7,9 +7,11 @@ import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.acl.*;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.quota.*;
+import org.apache.kafka.common.resource.*;
 import org.apache.kafka.common.serialization.*;
 
 /** What tests do with the Java client. Each run is one command; further properties are NAME=VALUE at its end. */
@@ -33,6 +35,7 @@ public class Client {
             case "read" -> read(settings, args.get(2), Integer.parseInt(args.get(3)));
             case "member" -> member(settings, args.get(2), args.get(3), Long.parseLong(args.get(4)));
             case "password" -> password(settings, args.get(2), args.get(3));
+            case "allow" -> allow(settings, args.get(2));
             case "quota" -> quota(settings, args.get(2), Double.parseDouble(args.get(3)));
             case "partitions" -> partitions(settings, args.get(2));
             case "everything" -> everything(settings, args.get(2));
@@ -102,17 +105,19 @@ public class Client {
         }
     }
 
-    /** Messages with the ids m0, m1, ... and keys order-N, so many milliseconds apart (pace=); how many were acknowledged. */
+    /** Messages with the ids m0, m1, ... and keys order-N, so many milliseconds apart (pace=), each with so many bytes more (bytes=); how many were acknowledged. */
     static void write(Properties settings, String topic, int from, int to) throws Exception {
         settings.put("enable.idempotence", "true");
         String transaction = settings.getProperty("transactional.id");
         boolean aborts = "true".equals(settings.remove("abort"));
         Object pace = settings.remove("pace");
+        Object bytes = settings.remove("bytes");
+        String more = bytes == null ? "" : ",\"padding\":\"" + "x".repeat(Integer.parseInt((String) bytes)) + "\"";
         AtomicInteger acknowledged = new AtomicInteger();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             if (transaction != null) { producer.initTransactions(); producer.beginTransaction(); }
             for (int number = from; number < to; number++) {
-                ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, bytes("order-" + number % 20), bytes("{\"order\":" + number + "}"));
+                ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, bytes("order-" + number % 20), bytes("{\"order\":" + number + more + "}"));
                 record.headers().add("id", bytes("m" + number)).add("x-tenant", bytes("acme")).add("x-event-type", bytes("order.created")).add("content-type", bytes("application/json"));
                 producer.send(record, (at, error) -> { if (error != null) System.err.println(error); else acknowledged.incrementAndGet(); });
                 if (pace != null) Thread.sleep(Long.parseLong((String) pace));
@@ -170,6 +175,13 @@ public class Client {
         try (Admin admin = Admin.create(settings)) {
             admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(user, how, password))).all().get();
         }
+    }
+
+    /** Lets one principal (principal=) and nobody else do everything with a topic, where the server asks who one is. */
+    static void allow(Properties settings, String topic) throws Exception {
+        AccessControlEntry entry = new AccessControlEntry((String) settings.remove("principal"), "*", AclOperation.ALL, AclPermissionType.ALLOW);
+        AclBinding binding = new AclBinding(new ResourcePattern(ResourceType.TOPIC, topic, PatternType.LITERAL), entry);
+        try (Admin admin = Admin.create(settings)) { admin.createAcls(List.of(binding)).all().get(); }
     }
 
     /** How many bytes a second a user may write. */

@@ -11,7 +11,7 @@ mod server;
 pub use broker::{BROKER, Durable};
 pub use client::{Client, Record};
 pub(crate) use server::client_of;
-pub use server::{Options, Server};
+pub use server::{Options, Server, Tls};
 
 use crate::maven::Jars;
 

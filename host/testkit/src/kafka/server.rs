@@ -43,6 +43,19 @@ pub struct Options {
     /// Whether it has a second port where the user `waybill` logs in by the password `secret`: PLAIN and SCRAM. Who has logged in by
     /// SCRAM-SHA-512 has to do so anew behind four seconds.
     pub sasl: bool,
+    /// A port with TLS, and with `sasl` one more where one logs in over TLS; both let nobody in without a certificate.
+    pub tls: Option<Tls>,
+    /// Program and words before its own, such as make it see a small disk.
+    pub enter: Vec<String>,
+}
+
+/// PEM of a listener with TLS; the key as PKCS #8.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub cert: String,
+    pub key: String,
+    /// Who signs certificates of clients.
+    pub ca: String,
 }
 
 pub struct Server {
@@ -60,6 +73,8 @@ pub struct Server {
 struct Ports {
     plain: u16,
     sasl: u16,
+    tls: u16,
+    sasl_tls: u16,
     node: Node,
 }
 
@@ -113,10 +128,10 @@ impl Server {
 
     async fn launch(options: Options, node: Node, archive: Archive) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let ports = Ports { plain: free_port()?, sasl: free_port()?, node };
+        let ports = Ports { plain: free_port()?, sasl: free_port()?, tls: free_port()?, sasl_tls: free_port()?, node };
         configure(folder.path(), &options, ports)?;
         format(folder.path(), &options, node, &archive).await?;
-        let child = spawn(folder.path(), &archive).await?;
+        let child = spawn(folder.path(), &options, &archive).await?;
         let guard = guard(&[&child], folder.path())?;
         let mut server = Self { options, ports, archive, child, guard, folder };
         server.ready().await?;
@@ -131,6 +146,16 @@ impl Server {
     /// The port where one logs in, with [`Options::sasl`].
     pub fn sasl_port(&self) -> u16 {
         self.ports.sasl
+    }
+
+    /// `kafkas://127.0.0.1:PORT`, with [`Options::tls`].
+    pub fn tls_url(&self) -> String {
+        format!("kafkas://127.0.0.1:{}", self.ports.tls)
+    }
+
+    /// The same where one logs in, with [`Options::sasl`] and [`Options::tls`].
+    pub fn sasl_tls_url(&self) -> String {
+        format!("kafkas://127.0.0.1:{}", self.ports.sasl_tls)
     }
 
     pub fn url(&self) -> String {
@@ -159,14 +184,23 @@ impl Server {
         self.child.kill().await
     }
 
-    /// Starts it again on the same ports and folder, after [`Server::kill`], and waits until it answers.
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// It doesn't.
+    pub async fn ended(&mut self) -> io::Result<()> {
+        timeout(END_TIME_MAX, self.child.wait()).await.map_err(io::Error::other)??;
+        self.guard.kill().await
+    }
+
+    /// Starts it again on the same ports and folder, after [`Server::kill`] or [`Server::ended`], and waits until it answers.
     ///
     /// # Errors
     /// It doesn't start.
     pub async fn restart(&mut self) -> io::Result<()> {
         let config = format!("{}\n{AFTER_A_KILL}", self.options.config);
         configure(self.folder.path(), &Options { config, ..self.options.clone() }, self.ports)?;
-        self.child = spawn(self.folder.path(), &self.archive).await?;
+        self.child = spawn(self.folder.path(), &self.options, &self.archive).await?;
         self.guard = guard(&[&self.child], self.folder.path())?;
         self.ready().await
     }
@@ -177,6 +211,14 @@ impl Server {
     /// It has ended.
     pub fn freeze(&self) -> io::Result<()> {
         self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after [`Server::freeze`].
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn thaw(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
     }
 
     /// Ends it in good order.
@@ -233,20 +275,28 @@ async fn make(folder: PathBuf) -> io::Result<()> {
 }
 
 fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
-    let Ports { plain, sasl, node: Node { id, controller } } = ports;
+    let Ports { plain, sasl, tls, sasl_tls, node: Node { id, controller } } = ports;
     let (roles, decides) = if id == 1 {
         ("broker,controller", format!(",CONTROLLER://127.0.0.1:{controller}"))
     } else {
         ("broker", String::new())
     };
-    let with_sasl = |text: String| if options.sasl { text } else { String::new() };
-    let listeners = with_sasl(format!(",SASL_PLAINTEXT://127.0.0.1:{sasl}"));
+    let mut listeners = String::new();
+    for (is_there, protocol, port) in [
+        (options.sasl, "SASL_PLAINTEXT", sasl),
+        (options.tls.is_some(), "SSL", tls),
+        (options.sasl && options.tls.is_some(), "SASL_SSL", sasl_tls),
+    ] {
+        if is_there {
+            let _ = write!(listeners, ",{protocol}://127.0.0.1:{port}");
+        }
+    }
     let mut config = format!(
         "process.roles={roles}\nnode.id={id}\n\
          listeners=PLAINTEXT://127.0.0.1:{plain}{decides}{listeners}\n\
          advertised.listeners=PLAINTEXT://127.0.0.1:{plain}{listeners}\n\
          controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
-         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL\n\
          log.dirs={}\nnum.partitions=4\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=4\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.num.partitions=4\ntransaction.state.log.min.isr=1\n\
          group.initial.rebalance.delay.ms=0\nlog.retention.check.interval.ms=1000\nlog.initial.task.delay.ms=0\n\
@@ -255,14 +305,30 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
         options.config
     );
     if options.sasl {
-        let module = "org.apache.kafka.common.security";
+        config.push_str(
+            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+             listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms=10000\n",
+        );
+        for listener in ["listener.name.sasl_plaintext", "listener.name.sasl_ssl"] {
+            let module = "org.apache.kafka.common.security";
+            let _ = write!(
+                config,
+                "{listener}.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_waybill=\"secret\";\n\
+                 {listener}.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;\n\
+                 {listener}.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"
+            );
+        }
+    }
+    if let Some(tls) = &options.tls {
+        let (identity, ca) = (folder.join("identity.pem"), folder.join("ca.pem"));
+        std::fs::write(&identity, format!("{}{}", tls.key, tls.cert))?;
+        std::fs::write(&ca, &tls.ca)?;
         let _ = write!(
             config,
-            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
-             listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms=10000\n\
-             listener.name.sasl_plaintext.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_waybill=\"secret\";\n\
-             listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;\n\
-             listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"
+            "ssl.keystore.type=PEM\nssl.keystore.location={}\nssl.truststore.type=PEM\nssl.truststore.location={}\n\
+             listener.name.ssl.ssl.client.auth=required\nlistener.name.sasl_ssl.ssl.client.auth=required\n",
+            identity.display(),
+            ca.display()
         );
     }
     std::fs::write(folder.join("server.properties"), config)
@@ -270,7 +336,7 @@ fn configure(folder: &Path, options: &Options, ports: Ports) -> io::Result<()> {
 
 /// Makes an empty store, once.
 async fn format(folder: &Path, options: &Options, node: Node, archive: &Archive) -> io::Result<()> {
-    let mut command = java(archive, "128m").await?;
+    let mut command = java(&options.enter, archive, "128m").await?;
     command.args([
         "kafka.tools.StorageTool",
         "format",
@@ -293,9 +359,9 @@ async fn format(folder: &Path, options: &Options, node: Node, archive: &Archive)
     Err(io::Error::other(format!("Kafka's store can't be made:\n{}", String::from_utf8_lossy(&said))))
 }
 
-async fn spawn(folder: &Path, archive: &Archive) -> io::Result<Child> {
+async fn spawn(folder: &Path, options: &Options, archive: &Archive) -> io::Result<Child> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
-    let mut command = java(archive, "256m").await?;
+    let mut command = java(&options.enter, archive, "256m").await?;
     command
         .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"])
         .arg(folder.join("server.properties"));
@@ -303,9 +369,17 @@ async fn spawn(folder: &Path, archive: &Archive) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Java with Kafka's classes and so much memory.
-async fn java(archive: &Archive, memory: &str) -> io::Result<Command> {
-    let mut command = Command::new(java_program("java")?);
+/// Java with Kafka's classes and so much memory, behind these words.
+async fn java(enter: &[String], archive: &Archive, memory: &str) -> io::Result<Command> {
+    let java = java_program("java")?;
+    let mut command = match enter {
+        [] => Command::new(java),
+        [program, words @ ..] => {
+            let mut command = Command::new(program);
+            command.args(words).arg(java);
+            command
+        }
+    };
     command.args(archive.options()).args([format!("-Xms{memory}"), format!("-Xmx{memory}")]);
     command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
     command.arg("-cp").arg(JARS.folder().await?.join("*"));

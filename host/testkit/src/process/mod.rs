@@ -4,6 +4,8 @@
 //! never meet on one. Everything that the process writes goes to a log file beside its data. A dropped [`Host`] is
 //! killed, so a failed test leaves none behind.
 
+#[cfg(target_os = "linux")]
+mod disk;
 mod guard;
 mod output;
 mod port;
@@ -19,6 +21,8 @@ use thiserror::Error;
 use tokio::process::{Child, Command};
 
 use crate::api::Api;
+#[cfg(target_os = "linux")]
+pub use disk::Disk;
 pub use guard::guard;
 use output::Output;
 pub use port::free_port;

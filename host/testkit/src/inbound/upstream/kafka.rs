@@ -17,7 +17,9 @@ const LOAD: Load = Load {
     keys: 20,
     senders: 2,
     call: Duration::from_millis(20),
+    ordered: true,
     disturbances: &[
+        Disturbance::SourceTrapped,
         Disturbance::HostKilled,
         Disturbance::BrokerKilled,
         Disturbance::SourceReplaced,
@@ -62,13 +64,14 @@ impl Upstream for Kafka {
 
     fn sender(&self) -> BoxFuture<'static, io::Result<u64>> {
         let url = self.0.url();
-        async move {
-            let end = (LOAD.messages + 1).to_string();
-            let written = client_of(url).await?.run("write", &[TOPIC, "1", &end, &format!("pace={PACE_MS}")]).await?;
-            let count = written.first().and_then(|parts| parts.first()).and_then(|count| count.parse().ok());
-            count.ok_or_else(|| io::Error::other(format!("the Java client said {written:?}")))
+        async move { write(url, LOAD.messages, &format!("pace={PACE_MS}")).await }.boxed()
+    }
+
+    async fn send_large(&mut self, bytes: usize) -> io::Result<()> {
+        match write(self.0.url(), LOAD.keys, &format!("bytes={bytes}")).await? {
+            written if written == LOAD.keys => Ok(()),
+            written => Err(io::Error::other(format!("{written} large messages were taken"))),
         }
-        .boxed()
     }
 
     async fn kill(&mut self) -> io::Result<()> {
@@ -95,4 +98,12 @@ impl Upstream for Kafka {
         }
         Ok(Some(left.values().sum()))
     }
+}
+
+/// Has the Java client write the first so many messages; how many were acknowledged.
+async fn write(url: String, messages: u64, how: &str) -> io::Result<u64> {
+    let end = (messages + 1).to_string();
+    let written = client_of(url).await?.run("write", &[TOPIC, "1", &end, how]).await?;
+    let count = written.first().and_then(|parts| parts.first()).and_then(|count| count.parse().ok());
+    count.ok_or_else(|| io::Error::other(format!("the Java client said {written:?}")))
 }

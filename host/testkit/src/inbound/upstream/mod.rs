@@ -27,6 +27,9 @@ pub enum Disturbance {
     BrokerKilled,
     /// All instances of the source are dropped and made anew, by a configuration with another window.
     SourceReplaced,
+    /// Messages that take more memory than the source's instances may have: these die by a trap, with what they have in hand, again and
+    /// again until another configuration lets them have more.
+    SourceTrapped,
 }
 
 /// How much is sent, and what happens meanwhile.
@@ -39,6 +42,8 @@ pub struct Load {
     pub senders: u64,
     /// A call of the handler takes so long.
     pub call: Duration,
+    /// Whether the source keeps the order of each key.
+    pub ordered: bool,
     /// One after the other, spread over the messages.
     pub disturbances: &'static [Disturbance],
 }
@@ -53,6 +58,11 @@ pub trait Upstream: Send + Sync {
 
     /// One who sends every message, also to a server that comes back; how many he has sent.
     fn sender(&self) -> BoxFuture<'static, io::Result<u64>>;
+
+    /// Sends the first message of each key once more, with a payload of so many bytes.
+    async fn send_large(&mut self, bytes: usize) -> io::Result<()> {
+        Err(io::Error::other(format!("nobody sends {bytes} bytes to this broker")))
+    }
 
     /// Kills the server (`kill -9`) and waits for its end.
     async fn kill(&mut self) -> io::Result<()>;

@@ -17,6 +17,7 @@ const LOAD: Load = Load {
     keys: 6,
     senders: 64,
     call: Duration::from_millis(120),
+    ordered: true,
     disturbances: &[
         Disturbance::HostKilled,
         Disturbance::HandlerKilled,

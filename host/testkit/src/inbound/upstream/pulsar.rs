@@ -16,7 +16,9 @@ const LOAD: Load = Load {
     keys: 20,
     senders: 2,
     call: Duration::from_millis(20),
+    ordered: true,
     disturbances: &[
+        Disturbance::SourceTrapped,
         Disturbance::HostKilled,
         Disturbance::BrokerKilled,
         Disturbance::SourceReplaced,
@@ -63,17 +65,14 @@ impl Upstream for Pulsar {
     fn sender(&self) -> BoxFuture<'static, io::Result<u64>> {
         let client = self.0.foreign();
         async move {
-            let message = |number: u64| {
-                json!({
-                    "payload": json!({ "order": number }).to_string(), "key": key_of(number, LOAD.keys),
-                    "properties": { "id": id_of(number), "content-type": "application/json" },
-                })
-            };
-            let all: Vec<Value> = (1..=LOAD.messages).map(message).collect();
-            client.write_slowly(&format!("persistent://public/default/{TOPIC}"), json!(all), PACE_MS).await?;
+            client.write_slowly(&path(), messages(LOAD.messages, 0), PACE_MS).await?;
             Ok(LOAD.messages)
         }
         .boxed()
+    }
+
+    async fn send_large(&mut self, bytes: usize) -> io::Result<()> {
+        self.0.foreign().write(&path(), messages(LOAD.keys, bytes), 1, "NONE").await
     }
 
     async fn kill(&mut self) -> io::Result<()> {
@@ -90,4 +89,21 @@ impl Upstream for Pulsar {
         let backlog = stats.pointer(&format!("/subscriptions/{SUBSCRIPTION}/msgBacklog")).and_then(Value::as_u64);
         backlog.map(Some).ok_or_else(|| io::Error::other(format!("no backlog: {stats}")))
     }
+}
+
+/// The topic, as clients name it.
+fn path() -> String {
+    format!("persistent://public/default/{TOPIC}")
+}
+
+/// The first so many messages, each with so many bytes more.
+fn messages(count: u64, bytes: usize) -> Value {
+    let padding = "x".repeat(bytes);
+    let message = |number: u64| {
+        json!({
+            "payload": json!({ "order": number, "padding": padding }).to_string(), "key": key_of(number, LOAD.keys),
+            "properties": { "id": id_of(number), "content-type": "application/json" },
+        })
+    };
+    (1..=count).map(message).collect()
 }

@@ -33,7 +33,7 @@ pub const W7: [(&str, Side); 5] = [
 pub const W9: [(&str, Side); 3] = [("W9", Side::Waybill), ("W9", Side::Native), ("W9 keys", Side::Waybill)];
 
 /// Messages that may be unsettled, on both sides.
-const WINDOW: u64 = 512;
+pub const WINDOW: u64 = 512;
 /// Calls of a handler over HTTP at once, as many as the worker by hand posts.
 const CALLS: u64 = 64;
 /// Messages that a component may have at once. It gets them in batches: whatever waits goes with the next call.

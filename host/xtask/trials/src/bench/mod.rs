@@ -18,6 +18,7 @@ mod host;
 mod hostile;
 mod idempotent;
 mod inbound;
+mod kept;
 mod latency;
 mod live;
 mod native;
@@ -106,7 +107,7 @@ pub enum Workload {
     W7,
     /// An outbox table in PostgreSQL to NATS and over HTTP, beside relays by hand
     W8,
-    /// Messages of a JetStream stream through the inbox to a component that does nothing, beside a client that only reads
+    /// Messages that JetStream, Kafka, Pulsar and Mosquitto keep through the inbox to a component that does nothing, beside clients that only read
     W9,
     /// Events appended to streams, in batches and one by one, beside Redis Streams that sync and JetStream
     W10,
@@ -163,7 +164,10 @@ impl Workload {
             Self::W6 => &[("W6 10k", Side::Waybill), ("W6 1M", Side::Waybill), ("W6 fair", Side::Waybill)],
             Self::W7 => &inbound::W7,
             Self::W8 => &relay::PARTS,
-            Self::W9 => &inbound::W9,
+            Self::W9 => {
+                let all = inbound::W9.iter().chain(&kept::PARTS);
+                return all.map(|(name, side)| ((*name).to_owned(), *side)).collect();
+            }
             Self::W10 => &append::PARTS,
             Self::W11 => &replay::PARTS,
             Self::W12 => &live::PARTS,
@@ -322,6 +326,7 @@ impl Bench {
             ("W9", Side::Waybill) => inbound::consumed(self, messages, false).await,
             ("W9", Side::Native) => inbound::fetched(self, messages).await,
             ("W9 keys", _) => inbound::consumed(self, messages, true).await,
+            (name, side) if name.starts_with("W9 ") => kept::measure(self, name, side, messages).await,
             (name, side) if name.starts_with("W10 ") => append::measure(self, name, side, messages).await,
             ("W11", Side::Waybill) => replay::subscribed(self, replay::BY_GRPC, messages).await,
             ("W11 sse", Side::Waybill) => replay::subscribed(self, replay::BY_SSE, messages).await,
