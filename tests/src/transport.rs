@@ -127,6 +127,7 @@ pub fn delivery(number: u64, destination: &str) -> Delivery {
         expires_at: Some(UnixMillis(4_102_444_800_000)),
         statements: None,
         replays: 0,
+        replayed_by: None,
     };
     Delivery {
         message: Arc::new(message),

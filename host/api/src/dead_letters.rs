@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::dead_plan::DeadPlan;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::query::{Counted, DeadGroup, Page};
@@ -275,6 +276,32 @@ pub struct Quarantine {
     pub note: String,
 }
 
+/// What a plan is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanAsk<'a> {
+    /// The filter that the act will be asked for with.
+    pub filter: &'a str,
+    /// The act leaves quarantined ones alone.
+    pub spares_quarantined: bool,
+    /// Only what died until then; none, or one in the future = until now.
+    pub before: Option<UnixMillis>,
+    /// Count all, not the latest [`PLAN_READS_MAX`](waybill_core::outbox::dead_plan::PLAN_READS_MAX) alone. Past
+    /// [`DEAD_READS_MAX`](waybill_core::limits::DEAD_READS_MAX) it is a lower bound all the same.
+    pub exact: bool,
+    /// Most of them to show.
+    pub sample: usize,
+}
+
+/// What a bulk act on dead letters would concern.
+#[derive(Clone, Debug)]
+pub struct PlannedDead {
+    /// It would take what died until then.
+    pub before: UnixMillis,
+    pub counted: Counted<DeadPlan>,
+    /// The latest of them.
+    pub sample: Vec<DeadLetterView>,
+}
+
 /// Dead letters as a service. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait DeadLetterService: Send + Sync + 'static {
@@ -290,6 +317,8 @@ pub trait DeadLetterService: Send + Sync + 'static {
     /// How many dead letters match. At most [`DEAD_READS_MAX`](waybill_core::limits::DEAD_READS_MAX) messages are looked at, the latest
     /// in the order first; stuck sagas all are; of received messages as many again.
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError>;
+    /// What a bulk act on those that match would concern, without doing it.
+    async fn plan_dead(&self, tenant: Option<&Tenant>, ask: PlanAsk<'_>) -> Result<PlannedDead, ServiceError>;
     /// Dead letters by error signature; bounded like the count.
     async fn dead_groups(
         &self,

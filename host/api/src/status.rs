@@ -4,12 +4,14 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use waybill_core::audit::AuditQuery;
+use waybill_core::history::Measure;
 use waybill_core::ids::Tenant;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
 
+use crate::history::{Changed, ChangesAsked, HistoryView};
 use crate::instant::Instant;
 
 /// Depths and age of one tenant in one transport.
@@ -172,6 +174,10 @@ pub trait StatusService: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<AuditView>, ServiceError>;
+    /// The last hour of one measure; none = of all.
+    async fn history(&self, measure: Option<Measure>) -> Result<HistoryView, ServiceError>;
+    /// What changed, newest first.
+    async fn changes(&self, asked: &ChangesAsked) -> Result<Changed, ServiceError>;
     /// Checks for `/readyz`; ready when none fails.
     async fn ready(&self) -> Vec<Check>;
 }

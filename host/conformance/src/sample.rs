@@ -38,6 +38,7 @@ pub(crate) fn delivery(template: &CaseMessage, number: u64, peer: &str) -> Optio
         expires_at: None,
         statements: None,
         replays: 0,
+        replayed_by: None,
     };
     Some(Delivery {
         message: Arc::new(message),

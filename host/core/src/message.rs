@@ -49,7 +49,7 @@ impl Payload {
     }
 }
 
-/// A validated message (`semantics.md` §1, Row). Once committed nothing of it changes but `replays`; what else changes lives beside it.
+/// A validated message (`semantics.md` §1, Row). Once committed nothing of it changes but `replays` and `replayed_by`; what else changes lives beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Stable id on the wire: made by the host or the caller's.
@@ -83,6 +83,8 @@ pub struct Message {
     pub statements: Option<Box<[u8; 32]>>,
     /// How often it was put back from the dead letters: attempts begin anew then, and its receiver has to tell those apart.
     pub replays: u32,
+    /// The bulk operation that put it back last; none = nobody did, or by its id alone.
+    pub replayed_by: Option<Arc<str>>,
 }
 
 impl Message {
@@ -91,10 +93,10 @@ impl Message {
         self.annotations.get(annotation)
     }
 
-    /// The message as it goes on from the dead letters.
+    /// The message as it goes on from the dead letters, put back by a bulk operation or by its id alone.
     #[must_use]
-    pub fn replayed(&self) -> Self {
-        Self { replays: self.replays.saturating_add(1), ..self.clone() }
+    pub fn replayed(&self, by: Option<&Arc<str>>) -> Self {
+        Self { replays: self.replays.saturating_add(1), replayed_by: by.cloned(), ..self.clone() }
     }
 
     /// Bytes this message is counted with against memory and commit bounds: payload kept inline plus an allowance for

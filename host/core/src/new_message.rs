@@ -118,6 +118,7 @@ impl NewMessage {
             expires_at: self.expires_at,
             statements: None,
             replays: 0,
+            replayed_by: None,
         };
         Ok(Draft { message: Arc::new(message), needs_id })
     }

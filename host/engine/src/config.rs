@@ -26,6 +26,7 @@ use waybill_core::saga::definition::default_retry;
 use waybill_core::saga::limits::SagaLimits;
 use waybill_core::time::AHEAD_CONFIRMED;
 
+use crate::changes::ChangeFeed;
 use crate::direct::DirectConfig;
 use crate::inbox::InboundConfig;
 use crate::participants::Participants;
@@ -181,6 +182,8 @@ pub struct EngineConfig {
     pub idempotency: idempotency::Settings,
     /// Watches background tasks; give it also to the parts beside the engine. It is as at the start.
     pub supervisor: Arc<Supervisor>,
+    /// Keeps what changed; give it also to the parts beside the engine. It is as at the start.
+    pub changes: Arc<ChangeFeed>,
     /// Makes spans; none = there are none. It is as at the start.
     pub tracer: Option<Arc<dyn Tracer>>,
 }
@@ -228,6 +231,7 @@ impl EngineConfig {
             streams: StreamsConfig::default(),
             idempotency: idempotency::Settings::default(),
             supervisor: Arc::default(),
+            changes: Arc::default(),
             tracer: None,
         }
     }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use waybill_core::history::History;
 use waybill_core::ids::{ShardId, SourceName};
 use waybill_core::outbox::lone_trials::LoneTrials;
 use waybill_core::outbox::rates::Rates;
@@ -22,6 +24,7 @@ use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
 use crate::direct::PublishedTables;
+use crate::history::{self, Counts};
 use crate::idempotency::Idempotency;
 use crate::inbox::InboundConfig;
 use crate::inbox::change::{InboundHomes, Refusal};
@@ -80,16 +83,21 @@ impl Engine {
         let supervisor = Arc::clone(&config.supervisor);
         let clock = Clocks::new(clock);
         let rates = Rates::default();
-        rates.configure(live.rates(), clock.now().mono);
+        let began = clock.now();
+        rates.configure(live.rates(), began.mono);
+        config.changes.begin(began.wall);
+        let counts = Arc::new(Counts::default());
         let context = Arc::new(Context {
             host: Arc::from(config.host.as_str()),
-            meter: Meter::new(),
+            meter: Meter::new(Arc::clone(&counts)),
+            counts,
             config,
             stores,
             in_force: ArcSwap::from_pointee(live),
             clock,
             steady: Default::default(),
             door: DoorBell::default(),
+            fates: watch::Sender::new(0),
             commits: Commits::default(),
             trials: LoneTrials::default(),
             rates: Arc::new(rates),
@@ -138,6 +146,7 @@ impl Engine {
             shards: handles,
             admission,
             operations: Arc::new(Operations::default()),
+            history: Mutex::new(History::new(began.mono)),
             history_fronts: janitor::HistoryFronts::default(),
             quarantine: Arc::default(),
             spread: std::sync::atomic::AtomicU64::new(0),
@@ -145,6 +154,7 @@ impl Engine {
         });
         let mut background = janitor::start(&outbox);
         background.push(operations::start(&outbox));
+        background.push(history::start(&outbox));
         background.extend(inbox.iter().map(Inbox::background));
         streams.iter().for_each(|streams| streams.background());
         Self {

@@ -6,12 +6,14 @@
 
 mod admission;
 mod bounded;
+mod changes;
 mod clock;
 mod commit;
 mod config;
 mod direct;
 mod engine;
 mod external;
+mod history;
 mod idempotency;
 mod inbox;
 mod janitor;
@@ -28,6 +30,7 @@ mod supervisor;
 mod transport_call;
 
 pub use bounded::{bounded_kv, bounded_transact};
+pub use changes::ChangeFeed;
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, SagaConfig, Stores};
 pub use direct::{DirectConfig, TableConfig};

@@ -2,6 +2,7 @@
 //! topics, codes up to a number.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use waybill_core::port::transport::Fault;
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 
+use crate::history::Counts;
 use crate::labels::{CODES_MAX, FAILURES_MAX, Labels, OTHER};
 use crate::live::Live;
 
@@ -42,6 +44,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ("waybill_window_messages", "Messages held in memory."),
     ("waybill_window_bytes", "Bytes of segments held in memory."),
     ("waybill_open_segments", "Segments claimed."),
+    ("waybill_history_series", "Series of the last hour that are kept in memory; 600 at most."),
     (
         "waybill_task_failures_total",
         "Tasks of the host that failed, by task: a background task was begun again, a delivery ended with an unknown fate.",
@@ -130,6 +133,7 @@ const TENANT_LABELS_MAX: usize = 200;
 
 /// Cached handles, so that a message costs no formatting.
 pub(crate) struct Meter {
+    counts: Arc<Counts>,
     tenants: Labels,
     codes: Labels,
     /// A code and a tenant.
@@ -197,8 +201,9 @@ struct Run<'a> {
 }
 
 impl Meter {
-    pub fn new() -> Self {
+    pub fn new(counts: Arc<Counts>) -> Self {
         Self {
+            counts,
             tenants: Labels::up_to(TENANT_LABELS_MAX),
             codes: Labels::up_to(CODES_MAX),
             failures: Labels::up_to(FAILURES_MAX),
@@ -233,7 +238,10 @@ impl Meter {
         let mut run: Option<(&Tenant, &Topic, u64)> = None;
         let count = |(tenant, topic, count): (&Tenant, &Topic, u64)| {
             let meters = self.of(&live.meters, tenant.as_str());
-            meters.count("tx_outbox_enqueued_total", &meters.enqueued, routing.routes.index_of(topic), routing, count);
+            let route = routing.routes.index_of(topic);
+            let transport = route.and_then(|index| routing.routes.0.get(index)).map(|route| route.transport.as_str());
+            self.counts.of(transport).enqueued.fetch_add(count, Ordering::Relaxed);
+            meters.count("tx_outbox_enqueued_total", &meters.enqueued, route, routing, count);
         };
         for (tenant, topic) in messages {
             match &mut run {
@@ -244,10 +252,17 @@ impl Meter {
         run.into_iter().for_each(count);
     }
 
-    /// Messages that were delivered, with the instant at which that was known.
-    pub fn delivered<'a>(&self, live: &Live, messages: impl Iterator<Item = (&'a Message, UnixMillis)>) {
+    /// Messages that a transport delivered, with the instant at which that was known.
+    pub fn delivered<'a>(
+        &self,
+        live: &Live,
+        transport: &str,
+        messages: impl Iterator<Item = (&'a Message, UnixMillis)>,
+    ) {
         let mut run: Option<Run<'_>> = None;
+        let mut all = 0;
         for (message, at) in messages {
+            all += 1;
             let latency = at.since(message.not_before.unwrap_or(message.created_at));
             match &mut run {
                 Some(run)
@@ -268,6 +283,9 @@ impl Meter {
             }
         }
         run.into_iter().for_each(|run| self.count_delivered(live, &run));
+        if all > 0 {
+            self.counts.of(Some(transport)).delivered.fetch_add(all, Ordering::Relaxed);
+        }
     }
 
     fn count_delivered(&self, live: &Live, run: &Run<'_>) {
@@ -280,12 +298,14 @@ impl Meter {
         latency.record_many(run.latency.as_secs_f64(), run.count);
     }
 
-    pub fn retried(&self, tenant: &Tenant, fault: &Fault) {
+    pub fn retried(&self, transport: &str, tenant: &Tenant, fault: &Fault) {
+        self.counts.of(Some(transport)).retried.fetch_add(1, Ordering::Relaxed);
         self.failed("tx_outbox_retry_total", tenant, fault);
         self.flush_retry.increment(1);
     }
 
-    pub fn died(&self, tenant: &Tenant, fault: &Fault) {
+    pub fn died(&self, transport: &str, tenant: &Tenant, fault: &Fault) {
+        self.counts.of(Some(transport)).dead.fetch_add(1, Ordering::Relaxed);
         self.failed("tx_outbox_dead_total", tenant, fault);
         self.flush_dead.increment(1);
     }

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy};
+use waybill_core::port::changes::Changes;
 use waybill_core::port::tasks::Tasks;
 
 use crate::cache::CompileCache;
+use crate::changes::Told;
 use crate::compile::{Compiler, CompilerProcess};
 use crate::cpu;
 use crate::error::{SandboxError, one_line};
@@ -52,6 +54,8 @@ pub struct SandboxOptions {
     pub compiler: Option<CompilerProcess>,
     /// Who is told of tasks of plugins that fail in the host; none = the log.
     pub tasks: Option<Arc<dyn Tasks>>,
+    /// Who is told of generations that take each other's place, and of breakers; none = nobody but the log.
+    pub changes: Option<Arc<dyn Changes>>,
 }
 
 impl Default for SandboxOptions {
@@ -62,6 +66,7 @@ impl Default for SandboxOptions {
             resolver: Arc::new(SystemResolver::default()),
             compiler: None,
             tasks: None,
+            changes: None,
         }
     }
 }
@@ -90,6 +95,7 @@ pub(crate) struct Shared {
     pub(crate) own: OwnListeners,
     pub(crate) tls: TlsRoots,
     pub(crate) tasks: Option<Arc<dyn Tasks>>,
+    pub(crate) changes: Told,
     pub(crate) log_book: LogBook,
 }
 
@@ -130,6 +136,7 @@ impl Sandbox {
             own: OwnListeners::default(),
             tls: TlsRoots::default(),
             tasks: options.tasks,
+            changes: Told(options.changes),
             log_book: LogBook::default(),
         })))
     }

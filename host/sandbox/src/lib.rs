@@ -15,6 +15,7 @@
 mod backoff;
 mod bounded;
 mod cache;
+mod changes;
 mod compile;
 mod config;
 mod contract;

@@ -303,6 +303,7 @@ mod tests {
             ServiceError::OtherStatements { tenant: text(), id: text() },
             ServiceError::NotFound { what: Missing::Message, id: text() },
             ServiceError::State { what: "message", id: text(), state: text(), fix: "" },
+            ServiceError::SetGrew { planned: 1, matched: 2 },
             ServiceError::Busy { what: "queue", count: 1, count_max: 1 },
             ServiceError::LeaseLost { what: "idempotency key", id: text() },
             ServiceError::Unsure(StoreError::Other(text())),

@@ -308,6 +308,20 @@ pub fn direct_key(host: &str, source: &SourceName) -> RecordIdKey {
     key([text(DIRECT), text(host), text(source.as_str())])
 }
 
+/// The first part of the keys of [`META`] under which counts of bulk operations lie.
+const FATES: &str = "fates";
+
+/// `["fates", operation, shard]`, in [`META`]: what a shard counts of the messages that a bulk operation put back.
+pub fn fates_key(operation: &str, shard: ShardId) -> RecordIdKey {
+    key([text(FATES), text(operation), shard_value(shard)])
+}
+
+/// Before and behind all [`fates_key`]s of an operation.
+pub fn fates_range(operation: &str) -> (RecordIdKey, RecordIdKey) {
+    let behind = i64::from(u16::MAX) + 1;
+    (key([text(FATES), text(operation)]), key([text(FATES), text(operation), int(behind)]))
+}
+
 /// The parts of a key made of parts.
 pub fn parts(key: &RecordIdKey) -> &[Value] {
     match key {

@@ -217,6 +217,8 @@ def the_rest():
     done("livez", "Liveness")
     done("readyz", "Readiness")
     done("errorPage", "ErrorPage", "OUTBOX.BUSY")
+    assert done("showHistory", "History").step_ms == 10_000
+    done("listChanges", "Changes")
     done("listAudit", "ListAuditEvent")
     done("reloadConfiguration", "ConfigReloaded", body=("ConfigReload", {"dry_run": True}))
 

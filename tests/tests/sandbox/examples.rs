@@ -67,6 +67,7 @@ fn delivery(id: &str, book: &str, payload: &str) -> Delivery {
         expires_at: None,
         statements: None,
         replays: 0,
+        replayed_by: None,
     };
     let (message, payload) = (Arc::new(message), payload.to_owned().into());
     let (destination, attributes) = (book.to_owned(), Vec::new());

@@ -118,6 +118,7 @@ fn delivery(number: u64, url: &str) -> Delivery {
         expires_at: None,
         statements: None,
         replays: 0,
+        replayed_by: None,
     };
     Delivery {
         message: Arc::new(message),

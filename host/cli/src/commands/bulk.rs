@@ -11,7 +11,7 @@ use super::{Context, lists};
 use crate::args::within;
 use crate::client::Answer;
 use crate::exit::{CliError, Exit};
-use crate::output::{self, Format, View, counted_since, text, words};
+use crate::output::{self, Format, View, counted_since, number, text, words};
 use crate::term::DRY_RUN_FIRST;
 
 /// How often an operation is asked how it stands.
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(400);
 #[derive(Clone, Debug, Args)]
 pub struct Bulk {
     /// Only count, and show a sample
-    #[arg(long)]
+    #[arg(long, visible_alias = "plan")]
     pub dry_run: bool,
     /// Don't ask; needed where there is no terminal to ask on
     #[arg(short, long)]
@@ -53,6 +53,7 @@ pub(super) fn whole(filter: &str) -> &str {
 }
 
 /// An operation to start.
+#[derive(Clone)]
 pub(super) struct Operation<'a> {
     /// Name of the act in the API.
     kind: &'a str,
@@ -105,10 +106,23 @@ impl<'a> Operation<'a> {
             return how.ended(true);
         }
         confirm(context, &what, self.filter, how.yes)?;
-        let Some(ended) = self.carry_out(context, matched, how.detach).await? else { return Ok(()) };
+        let Some(ended) = self.as_planned(&counted).carry_out(context, matched, how.detach).await? else {
+            return Ok(());
+        };
         let id = ended.need("id", Value::as_str)?;
         output::one(context.term, context.format, &ended.text, id, rows(&ended.body))?;
         verdict(&ended, Exit::Failed)
+    }
+
+    /// Bound to what its plan counted, if it has one: nothing is done if more match.
+    fn as_planned(&self, counted: &Answer) -> Self {
+        let mut bound = self.clone();
+        if let Some(before) = counted.body.get("plan").and_then(|plan| plan.get("before")) {
+            bound.request.insert("before".to_owned(), before.clone());
+            let matched = counted.body.get("matched").cloned().unwrap_or_default();
+            bound.request.entry("expect_count").or_insert(matched);
+        }
+        bound
     }
 
     async fn post(&self, context: &Context<'_>, dry_run: bool) -> Result<Answer, CliError> {
@@ -151,6 +165,11 @@ fn dry_run(context: &mut Context<'_>, counted: &Answer, what: &str, view: &View<
         Format::Table => {
             context.term.line(&format!("would {what}"))?;
             lists::tell_counted(context, &counted.body);
+            if let Some(plan) = counted.body.get("plan") {
+                for line in plan_lines(plan) {
+                    context.term.line(&line)?;
+                }
+            }
             if !sample.is_empty() {
                 context.term.line("the first of them:")?;
                 output::list(context.term, Format::Table, sample, view)?;
@@ -158,6 +177,32 @@ fn dry_run(context: &mut Context<'_>, counted: &Answer, what: &str, view: &View<
             Ok(())
         }
     }
+}
+
+/// What a plan tells beside the number.
+fn plan_lines(plan: &Value) -> Vec<String> {
+    let count = |of: &Value, name: &str| of.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let left_out = plan.get("left_out").unwrap_or(&Value::Null);
+    let mut lines = vec![format!("that died until {}", text(plan, "before"))];
+    let quarantined = count(left_out, "quarantined");
+    if quarantined > 0 {
+        lines.push(format!("left out: {}", number(quarantined, "that is quarantined", "that are quarantined")));
+    }
+    if left_out.get("other_tenants_than").is_some() {
+        lines.push(format!("left out: those of other tenants than {}", text(left_out, "other_tenants_than")));
+    }
+    let replayed = count(plan, "replayed_before");
+    if replayed > 0 {
+        lines.push(number(replayed, "of them was replayed before", "of them were replayed before"));
+    }
+    let keys = count(plan, "keys_with_several");
+    if keys > 0 {
+        lines.push(format!(
+            "{}, which are taken in their order",
+            number(keys, "key has several of them", "keys have several of them")
+        ));
+    }
+    lines
 }
 
 /// Asks whether to do what was selected.

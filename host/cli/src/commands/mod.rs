@@ -11,10 +11,12 @@
 
 mod audit;
 mod bulk;
+mod changes;
 mod completions;
 mod config;
 mod dead;
 mod doctor;
+mod history;
 mod idempotency;
 mod inbox;
 mod json;
@@ -121,6 +123,10 @@ pub enum Command {
     /// The audit trail
     #[command(subcommand, after_help = "Examples:\n  waybill audit list\n  waybill audit tail -f")]
     Audit(audit::Audit),
+    /// The last hour: enqueued, delivered, what waits, lags, as lines
+    History(history::History),
+    /// What changed: plugins, configuration, operations, pauses, breakers
+    Changes(changes::Changes),
     /// Check this machine and the configuration, without a running host
     Doctor(doctor::Doctor),
     /// Write a completion script for a shell
@@ -165,6 +171,8 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Plugin(command) => plugin::run(&command, global, term).await,
         Command::Config(command) => config::run(&command, global, term).await,
         Command::Audit(command) => audit::run(&command, &mut Context::new(global, term)?).await,
+        Command::History(args) => history::run(&args, &mut Context::new(global, term)?).await,
+        Command::Changes(args) => changes::run(&args, &mut Context::new(global, term)?).await,
         Command::Doctor(args) => doctor::run(&args, global.format(), term).await,
         Command::Completions(args) => completions::run(&args, term),
         Command::Version => version::run(global.format(), term),

@@ -14,7 +14,9 @@ pub enum Operation {
     /// Latest bulk acts, the newest first
     List(List),
     /// One bulk act: how far it is, and what was refused and why
-    #[command(after_help = "Examples:\n  waybill operation show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC")]
+    #[command(
+        after_help = "Examples:\n  waybill operation show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n\nOf a replay it tells what became of what was put back: delivered since, died again, still on the way."
+    )]
     Show(Which),
     /// Stop a bulk act; what is done stays done
     #[command(after_help = "Examples:\n  waybill operation cancel 01JD8Q6H3ZK7W5V0N2T4R6Y8BC")]
@@ -77,12 +79,32 @@ async fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     output::list(context.term, context.format, &items, &VIEW)
 }
 
+/// Of a replay: what it took and tried, and what became of what it put back.
+fn fate(operation: &Value) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    if operation.get("before").is_some() {
+        rows.push(("died until".to_owned(), text(operation, "before")));
+    }
+    if let Some(trial) = operation.get("trial") {
+        rows.push(("trial".to_owned(), format!("{}, {}", words(trial, "size"), text(trial, "state"))));
+    }
+    let Some(fate) = operation.get("fate") else { return rows };
+    for name in ["put_back", "delivered", "died_again", "ended_otherwise", "on_the_way", "not_followed"] {
+        rows.push((name.replace('_', " "), words(fate, name)));
+    }
+    if let Some(death) = fate.get("first_death") {
+        rows.push(("first death".to_owned(), format!("{}: {}", text(death, "id"), text(death, "code"))));
+    }
+    rows
+}
+
 fn rows(operation: &Value) -> Vec<(String, String)> {
     let mut rows = bulk::rows(operation);
     rows.push(("unchanged".to_owned(), words(operation, "unchanged")));
     for name in ["tenant", "rate", "reason"] {
         rows.push((name.to_owned(), text(operation, name)));
     }
+    rows.extend(fate(operation));
     rows.push(("by".to_owned(), text(operation, "actor")));
     rows.push(("began".to_owned(), instant(operation, "created_at")));
     for refusal in operation.get("refusals").and_then(Value::as_array).into_iter().flatten() {

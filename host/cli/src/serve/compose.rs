@@ -15,8 +15,8 @@ use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
 use waybill_engine::{
-    Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, StreamsConfig, Supervisor, SystemClock,
-    bounded_kv, bounded_transact,
+    ChangeFeed, Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, StreamsConfig, Supervisor,
+    SystemClock, bounded_kv, bounded_transact,
 };
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
@@ -44,9 +44,9 @@ const STATE_FOLDER: &str = "generations";
 /// Builds the plugin host and the fleet of its transports, with none in it yet.
 ///
 /// The key that seals what is cached lies with the data. In the folder of an embedded store the host itself makes it, once it has
-/// opened the store; who just looks (`supervisor` is none) does without a cache until then.
-pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term) -> Result<Fleet, SandboxError> {
-    let serves = supervisor.is_some();
+/// opened the store; who just looks (`watched` is none) does without a cache until then.
+pub fn fleet(config: &Config, watched: Option<&Watched>, term: &Term) -> Result<Fleet, SandboxError> {
+    let serves = watched.is_some();
     let settings = &config.plugins;
     let compiler = compiler(plugins::compile_limits(settings), term);
     let cache = settings.cache.as_ref().filter(|_| serves || data::seal_is_ours(config));
@@ -54,7 +54,8 @@ pub fn fleet(config: &Config, supervisor: Option<&Arc<Supervisor>>, term: &Term)
         cache_dir: cache.cloned(),
         seal_key: data::seal_key(config),
         compiler,
-        tasks: supervisor.map(|supervisor| Arc::clone(supervisor) as _),
+        tasks: watched.map(|watched| Arc::clone(&watched.supervisor) as _),
+        changes: watched.map(|watched| Arc::clone(&watched.changes) as _),
         ..SandboxOptions::default()
     };
     let bundled = waybill_bundled::all().iter().map(|bundled| bundled.component).collect();
@@ -182,7 +183,18 @@ pub fn approvals(
     ApprovalLinks::new(key.as_bytes(), &url).map(Some).map_err(super::of_server)
 }
 
-/// Starts transports and the engine over them and the participants. It is watched by a supervisor, and by a tracer if there is one.
+/// What watches a host as a whole.
+#[derive(Clone, Default)]
+pub struct Watched {
+    /// Background tasks that fail.
+    pub supervisor: Arc<Supervisor>,
+    /// What changed.
+    pub changes: Arc<ChangeFeed>,
+    /// Makes spans; none = there are none.
+    pub tracer: Option<Arc<dyn Tracer>>,
+}
+
+/// Starts transports and the engine over them and the participants.
 pub async fn engine(
     config: &Config,
     plugins: Plugins,
@@ -190,7 +202,7 @@ pub async fn engine(
     inbound: Inbound,
     fleet: &Fleet,
     store: &Arc<SurrealStore>,
-    (supervisor, tracer): (&Arc<Supervisor>, Option<Arc<dyn Tracer>>),
+    watched: &Watched,
 ) -> Result<Engine, CliError> {
     let mut transports: Vec<Arc<dyn Transport>> = Vec::new();
     for prepared in plugins.transports {
@@ -211,7 +223,7 @@ pub async fn engine(
     let store_of_sagas = Some(Arc::clone(store) as _);
     let sagas =
         SagaConfig { store: store_of_sagas, participants: Arc::clone(participants), ..saga_settings(config, own)? };
-    let supervisor = Arc::clone(supervisor);
+    let Watched { supervisor, changes, tracer } = watched.clone();
     let Inbound { inbox, direct, .. } = inbound;
     let settings = engine_config(config, store, transports, policy);
     let incarnation = store.incarnation().await.map_err(|error| CliError::Host {
@@ -225,7 +237,7 @@ pub async fn engine(
         brokers: config.transports.iter().map(|transport| (transport.name.clone(), broker_of(transport))).collect(),
         ..settings.streams.clone()
     };
-    let settings = EngineConfig { sagas, inbound: inbox, direct, streams, supervisor, tracer, ..settings };
+    let settings = EngineConfig { sagas, inbound: inbox, direct, streams, supervisor, changes, tracer, ..settings };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 

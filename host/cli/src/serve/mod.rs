@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
-use waybill_engine::{Engine, Supervisor};
+use waybill_engine::{Clock as _, Engine, SystemClock};
 use waybill_server::auth::{StaticTokens, TokenRecord};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
@@ -34,6 +34,7 @@ use crate::plugins::service::Audited;
 use crate::saga_definitions;
 use crate::setup::Source;
 use crate::term::Term;
+use compose::Watched;
 use reload::Reloader;
 use signals::{Hangups, Signals};
 
@@ -86,20 +87,21 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     }
     let recorder = telemetry.and_then(Telemetry::recorder);
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS], recorder).map_err(of_server)?;
-    let tracer = telemetry.and_then(Telemetry::tracer);
+    let watched = Watched { tracer: telemetry.and_then(Telemetry::tracer), ..Watched::default() };
+    watched.changes.begin(SystemClock.now().wall);
     let auth = tokens(&config.tokens)?;
     let encryption = compose::encryption(&config)?;
     let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
     let approvals = compose::approvals(&config, address, &encryption, term)?;
-    let supervisor = Arc::new(Supervisor::default());
+    let supervisor = &watched.supervisor;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such, and what can be mended is.
     data::check(&config)?;
     if let Some(shortage) = data::shortage(&config) {
         tracing::warn!(code = Code::STORAGE_DISK_FULL.as_str(), "{shortage}");
     }
     compose::close_folders(&config);
-    let fleet = compose::fleet(&config, Some(&supervisor), term).map_err(|error| compose::of_sandbox(&error))?;
+    let fleet = compose::fleet(&config, Some(&watched), term).map_err(|error| compose::of_sandbox(&error))?;
     fleet.sandbox().own_listeners().add(address);
     let mut prepared = plugins::prepare(&fleet, &config).await.map_err(|errors| plugins::failed(&errors))?;
     for warning in plugins::warnings(&prepared) {
@@ -118,9 +120,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
     let in_force = inbound::InForce::new(inbound.clone());
-    let engine =
-        compose::engine(&config, prepared, &participants, inbound, &fleet, &store, (&supervisor, tracer.clone()))
-            .await?;
+    let engine = compose::engine(&config, prepared, &participants, inbound, &fleet, &store, &watched).await?;
     let engine = Arc::new(engine);
     if let Some(sagas) = engine.step_needs() {
         fleet.ask_needs(&sagas);
@@ -148,6 +148,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
             store: Arc::clone(&store),
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
+            changes: Arc::clone(&watched.changes),
         },
         config.clone(),
     );
@@ -172,7 +173,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         encryption,
         limits: limits(&config.server),
         metrics: Some(metrics),
-        tracer,
+        tracer: watched.tracer.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
     if let Some(telemetry) = telemetry {

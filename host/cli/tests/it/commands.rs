@@ -99,6 +99,23 @@ fn what_was_done_is_in_the_audit_trail() {
     snapshot("audit-list", &ask(&host, &["audit", "list"]).run());
 }
 
+#[test]
+fn what_changed_and_how_the_last_hour_was_is_shown() {
+    let host = TestHost::empty();
+    ask(&host, &["transport", "pause", "http", "--reason", "the shop is moved"]).run();
+    let changes = ask(&host, &["changes"]).run();
+    for shown in ["2026-11-21T09:00:00Z", "transport_paused", "http", "local", "the shop is moved"] {
+        assert!(changes.out.contains(shown), "{shown} isn't in\n{}", changes.out);
+    }
+    assert!(changes.err.contains("all that changed since 2026-11-21T09:00:00Z is known"), "{}", changes.err);
+    let whole = ask(&host, &["changes", "-o", "json", "--since", "2026-11-21"]).run();
+    assert!(whole.out.contains(r#""kind":"transport_paused""#) && whole.out.contains(r#""since":"#), "{}", whole.out);
+    let history = ask(&host, &["history", "delivered"]).run();
+    assert!(history.out.contains("delivered") && history.out.contains("LAST HOUR"), "{}", history.out);
+    assert_eq!(ask(&host, &["history", "-o", "ids"]).run().out.lines().next(), Some("enqueued"));
+    assert_eq!(ask(&host, &["history", "deliverd"]).run().exit, Exit::Usage);
+}
+
 /// A host with transports that say what is missing at their peers: something, nothing, and something that is in conflict.
 fn provisioned() -> TestHost {
     let change =

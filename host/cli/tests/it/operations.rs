@@ -2,7 +2,7 @@
 
 use waybill_cli::exit::Exit;
 use waybill_core::ids::Tenant;
-use waybill_core::port::service::OperationRequest;
+use waybill_core::port::service::{OperationRequest, Planned};
 use waybill_testkit::memory_host::{InMemoryHost, message};
 
 use crate::host::TestHost;
@@ -19,6 +19,7 @@ async fn begin(host: &InMemoryHost, kind: &str, filter: &str, tenant: Option<&st
         step: None,
         mode: None,
         not_before: None,
+        planned: Planned::default(),
         tenant: tenant.map(|tenant| Tenant::new(tenant).unwrap()),
         rate: Some(rate),
         reason: "over".to_owned(),
@@ -51,4 +52,28 @@ fn bulk_acts_are_listed_shown_and_stopped() {
     assert_eq!(ask(&host, &["cancel", over]).run().exit, Exit::Conflict, "it is over");
     assert_eq!(ask(&host, &["cancel", "gone"]).run().exit, Exit::NotFound);
     assert_eq!(ask(&host, &["list", "--limit", "0"]).run().exit, Exit::Usage);
+}
+
+#[test]
+fn a_replay_is_planned_tried_and_followed() {
+    let host = TestHost::with(async |host| {
+        for id in ["d-1", "d-2", "d-3"] {
+            host.dead(message(id)).await;
+        }
+    });
+    let replay =
+        |more: &[&str]| waybill(&["dead", "replay", "--filter", "id=*"]).args(more).arg("--url").arg(&host.url).run();
+    let plan = replay(&["--plan"]);
+    assert!(plan.out.contains("would replay 3 dead letters\nthat died until 20"), "{}", plan.out);
+    let grown = replay(&["--expect-count", "2", "--yes"]);
+    assert_eq!(grown.exit, Exit::Conflict);
+    assert!(grown.err.contains("OPERATION.SET_GREW"), "{}", grown.err);
+    let none = replay(&["--before", "2001-01-01T00:00:00Z", "--yes"]);
+    assert!(none.err.contains("no dead letter matches"), "{}", none.err);
+    let done = replay(&["--trial", "1", "--yes", "-o", "ids"]);
+    assert_eq!(done.exit, Exit::Done, "{}", done.err);
+    let shown = ask(&host, &["show", done.out.trim()]).run();
+    for word in ["1, passed", "put back", "died again", "on the way"] {
+        assert!(shown.out.contains(word), "{word}: {}", shown.out);
+    }
 }

@@ -8,6 +8,8 @@ codes! {
         "Check the sender's clock; occurred_at may be one minute ahead.");
     INVALID_OUTBOX = "INVALID_OUTBOX" => answered(400, "The message has no event type", "Give event_type.");
     OPERATION_NOT_FOUND = "OPERATION.NOT_FOUND" => answered(404, "There is no such operation", "Check the id.");
+    OPERATION_SET_GREW = "OPERATION.SET_GREW" => answered(409, "More match than were planned",
+        "Plan it again, and look at what came.");
     OUTBOX_BUSY = "OUTBOX.BUSY" => retryable(429, "Too much is waiting", "Try again after `retry_after_ms`.");
     OUTBOX_DEDUP_HELD = "OUTBOX.DEDUP_HELD";
     OUTBOX_MALFORMED = "OUTBOX.MALFORMED";

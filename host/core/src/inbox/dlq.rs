@@ -82,6 +82,7 @@ pub fn message(
         expires_at: None,
         statements: None,
         replays: 0,
+        replayed_by: None,
     }))
 }
 

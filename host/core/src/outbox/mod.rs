@@ -3,6 +3,7 @@
 pub mod bits;
 pub mod commit_fate;
 pub mod dead_groups;
+pub mod dead_plan;
 pub mod decide;
 pub mod door_watch;
 pub mod drain;

@@ -7,6 +7,8 @@ use crate::tx_event::EVENT_BYTES;
 
 /// A row with its key, and what the store keeps beside both.
 pub const ROW_BYTES: usize = 512;
+/// Counts of one operation, with an id and a code at their longest.
+pub const FATES_BYTES: usize = 2 * ROW_BYTES;
 /// A row of its own holds its message packed, and once more in columns for people, where JSON may take twice its text.
 const COPIES: usize = 3;
 
@@ -48,6 +50,7 @@ impl Write {
             Self::PutDead(dead) => of_row(&dead.message, &dead.history) + dead.reason.len(),
             Self::PutHistory(chunk) => of_chunk(chunk),
             Self::PutTxEvents(record) => record.weight() + ROW_BYTES,
+            Self::AddFates { .. } => FATES_BYTES,
             Self::ForwardDoor { messages, .. } => {
                 messages.iter().map(|message| message.weight()).sum::<usize>() + ROW_BYTES
             }

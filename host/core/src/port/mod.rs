@@ -2,6 +2,7 @@
 //! suites (`waybill_testkit::conformance`).
 
 pub mod backoff;
+pub mod changes;
 pub mod dead;
 pub mod dedup;
 pub mod direct_store;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::ids::{MessageId, Place, ShardId, Tenant};
+use crate::outbox::dead_plan::DeadTally;
 use crate::outbox::filter::Filter;
 use crate::outbox::records::{DeadLetter, Done, Entry, IdRecord, Parked, Scheduled};
 use crate::port::quarantine::QuarantineStore;
@@ -158,6 +159,14 @@ pub trait QueryStore: QuarantineStore {
     async fn count_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, StoreError>;
     /// Dead letters that match, by tenant, code and error signature, largest group first; bounded like `count_dead`.
     async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError>;
+    /// What a bulk act on the dead letters that match would concern; bounded like `count_dead`. `spares_quarantined`: those that are
+    /// fenced off are only counted as left out.
+    async fn tally_dead(
+        &self,
+        filter: &Filter,
+        reads: usize,
+        spares_quarantined: bool,
+    ) -> Result<Counted<DeadTally>, StoreError>;
     /// Depths per tenant. It looks at `reads` dead letters at most, the latest in the order first, and at as many scheduled messages, the
     /// soonest due first.
     async fn depths(&self, reads: usize) -> Result<Depths, StoreError>;

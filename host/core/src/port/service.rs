@@ -70,6 +70,9 @@ pub enum ServiceError {
     /// A request about event streams can't be met.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// More match than a bulk act was planned with.
+    #[error("{matched} match now, {planned} were planned: nothing was done; plan it again and look at what came")]
+    SetGrew { planned: u64, matched: u64 },
     /// Somebody else has it.
     #[error("{what} {id:?} isn't this token's any more: it was finished, taken over, released, or its time is over")]
     LeaseLost { what: &'static str, id: String },
@@ -121,6 +124,7 @@ impl ServiceError {
             Self::NotFound { what, .. } => what.code(),
             Self::State { .. } => Code::OUTBOX_STATE,
             Self::DeadKind { .. } => Code::DEAD_KIND,
+            Self::SetGrew { .. } => Code::OPERATION_SET_GREW,
             Self::Saga(error) => error.code(),
             Self::Stream(error) => error.code(),
             Self::LeaseLost { .. } => Code::TX_LEASE_LOST,
@@ -188,6 +192,19 @@ impl MessageState {
     }
 }
 
+/// What a bulk act on dead letters was planned with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planned {
+    /// Only what died until then; none, or one in the future = until it is asked for.
+    pub before: Option<UnixMillis>,
+    /// How many matched; with more it isn't begun. None = as many as there are.
+    pub expect_count: Option<u64>,
+    /// They were all counted, not the latest [`PLAN_READS_MAX`](crate::outbox::dead_plan::PLAN_READS_MAX) alone.
+    pub exact: bool,
+    /// Of a `replay`: so many messages are put back first, and the rest when all of these are delivered.
+    pub trial: Option<u32>,
+}
+
 /// A request for a bulk act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationRequest {
@@ -202,6 +219,8 @@ pub struct OperationRequest {
     pub mode: Option<RetryMode>,
     /// Of a `reschedule_messages`: when they go.
     pub not_before: Option<UnixMillis>,
+    /// On dead letters.
+    pub planned: Planned,
     /// Confined to this tenant; none = all.
     pub tenant: Option<Tenant>,
     /// Most acts a second; none = 100.

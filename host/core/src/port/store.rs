@@ -9,6 +9,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::code::Code;
+use crate::fates::Fates;
 use crate::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use crate::message::Message;
 use crate::outbox::records::{
@@ -163,6 +164,12 @@ pub enum Write {
     PutHistory(Arc<HistoryChunk>),
     /// Writes audit events under their key.
     PutTxEvents(Arc<TxRecord>),
+    /// Adds to what this shard counts of the messages that a bulk operation put back.
+    AddFates {
+        /// Id of the operation.
+        operation: Arc<str>,
+        fates: Fates,
+    },
     /// Writes a row of the id index. `create` fails the commit with [`StoreError::Exists`] when the id is taken.
     PutId {
         record: Arc<IdRecord>,

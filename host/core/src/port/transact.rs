@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::audit::AuditQuery;
+use crate::fates::{Fates, Trial};
 use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
@@ -111,6 +112,12 @@ pub struct Operation {
     /// Of a `reschedule_messages`: when they go.
     #[serde(default)]
     pub not_before: Option<UnixMillis>,
+    /// On dead letters: only what died until then; none = until `created_at`.
+    #[serde(default)]
+    pub before: Option<UnixMillis>,
+    /// Of a `replay`: what is put back first, and how that went.
+    #[serde(default)]
+    pub trial: Option<Trial>,
     /// Tenant it is confined to; none = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -136,6 +143,12 @@ pub struct Operation {
     /// Why not, by code: the first [`REFUSALS_MAX`] codes that were met.
     #[serde(default)]
     pub refusals: Vec<Refusal>,
+    /// Of a `replay`: fates that were known at once, of events. Those of messages are counted by their shards.
+    #[serde(default)]
+    pub fates: Fates,
+    /// Of a `replay`: how many were put back whose fates nobody counts: stuck sagas, received messages.
+    #[serde(default)]
+    pub not_followed: u64,
     /// Everything up to this cursor is done.
     pub cursor: Option<String>,
     /// Error that stopped it.
@@ -213,6 +226,8 @@ pub trait TransactStore: Send + Sync + 'static {
     async fn operation(&self, id: &str) -> Result<Option<Operation>, StoreError>;
     /// Latest operations, newest first; with a tenant those that are confined to it.
     async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError>;
+    /// What the shards counted of the messages that an operation put back ([`Write::AddFates`](crate::port::store::Write::AddFates)).
+    async fn fates(&self, operation: &str) -> Result<Fates, StoreError>;
     /// Operations that are to be resumed.
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError>;
     /// Notes whether an operator has paused a transport: it stays so over restarts.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::audit::AuditQuery;
+use waybill_core::fates::Fates;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
+use waybill_core::outbox::dead_plan::DeadTally;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::dedup::{DedupAsk, DedupEnd, DedupKey, DedupStore, FirstDelivery, Reservation};
@@ -79,6 +81,14 @@ impl QueryStore for Bounded<dyn QueryStore> {
     async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
         within!(self.dead_groups(filter, reads), WALK_TIMES)
     }
+    async fn tally_dead(
+        &self,
+        filter: &Filter,
+        reads: usize,
+        spares_quarantined: bool,
+    ) -> Result<Counted<DeadTally>, StoreError> {
+        within!(self.tally_dead(filter, reads, spares_quarantined), WALK_TIMES)
+    }
     async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {
         within!(self.depths(reads), WALK_TIMES)
     }
@@ -130,6 +140,9 @@ impl TransactStore for Bounded<dyn TransactStore> {
     }
     async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError> {
         within!(self.operations(tenant, limit))
+    }
+    async fn fates(&self, operation: &str) -> Result<Fates, StoreError> {
+        within!(self.fates(operation))
     }
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         within!(self.running_operations())

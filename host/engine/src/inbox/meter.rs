@@ -17,6 +17,7 @@ use waybill_core::port::inbox_store::InboxTidied;
 use waybill_core::port::source::Pulled;
 
 use super::flight::CommitContent;
+use crate::history::Counts;
 use crate::labels::{CODES_MAX, Labels};
 
 /// Label of what nearly all messages come to.
@@ -24,6 +25,7 @@ const PROCESSED: &str = "processed";
 
 /// Codes are chosen by handlers, too.
 pub(crate) struct InboxMeter {
+    counts: Arc<Counts>,
     codes: Labels,
     commit_seconds: Histogram,
     consumers: Mutex<HashMap<ConsumerName, Arc<ConsumerMeters>>>,
@@ -47,8 +49,9 @@ struct ConsumerMeters {
 pub(super) type CountsTold = InboxCounts;
 
 impl InboxMeter {
-    pub fn new() -> Self {
+    pub fn new(counts: Arc<Counts>) -> Self {
         Self {
+            counts,
             codes: Labels::up_to(CODES_MAX),
             commit_seconds: histogram!("waybill_source_commit_seconds"),
             consumers: Mutex::default(),
@@ -162,6 +165,7 @@ impl InboxMeter {
 
     /// What a commit held is in.
     pub fn applied(&self, content: &CommitContent) {
+        self.counts.inbox_processed.fetch_add(content.ended.len() as u64, Ordering::Relaxed);
         for of_one in content.ended.chunk_by(|one, next| (&one.0, one.1) == (&next.0, next.1)) {
             let Some((consumer, end, _)) = of_one.first() else { continue };
             let end = match end {

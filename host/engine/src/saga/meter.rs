@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, gauge, histogram};
@@ -14,6 +15,7 @@ use waybill_core::saga::event::{End, Event, EventKind, StepDirection, StepNumber
 use waybill_core::saga::state::{SagaNode, SagaState, Tree};
 
 use super::flight::CommitSize;
+use crate::history::Counts;
 use crate::labels::{CODES_MAX, FAILURES_MAX, Labels, OTHER};
 
 /// Pairs of tenant and definition that get labels of their own, and as many series of step latencies and of durations; the rest
@@ -26,6 +28,7 @@ type StepLabels = (Arc<str>, Arc<str>, StepDirection);
 
 /// Cached handles, so that a transition costs no formatting.
 pub(crate) struct SagaMeter {
+    counts: Arc<Counts>,
     sagas: Mutex<HashMap<SagaLabels, Arc<SagaCounters>>>,
     steps: Mutex<HashMap<StepLabels, Histogram>>,
     durations: Mutex<HashMap<(Arc<str>, SagaState), Histogram>>,
@@ -88,8 +91,9 @@ impl SagaMeter {
         counter!("tx_saga_door_total", "result" => result).increment(1);
     }
 
-    pub fn new() -> Self {
+    pub fn new(counts: Arc<Counts>) -> Self {
         Self {
+            counts,
             sagas: Mutex::default(),
             steps: Mutex::default(),
             durations: Mutex::default(),
@@ -107,11 +111,14 @@ impl SagaMeter {
         for event in events {
             let place = Place { tree, definitions, event };
             match &event.what {
-                EventKind::Started(_) => self.of(&place).started.increment(1),
-                EventKind::ChildStarted { .. } => self.of(&place).started.increment(1),
+                EventKind::Started(_) | EventKind::ChildStarted { .. } => {
+                    self.counts.sagas_started.fetch_add(1, Ordering::Relaxed);
+                    self.of(&place).started.increment(1);
+                }
                 EventKind::CompensationStarted { .. } => self.of(&place).compensating.increment(1),
                 EventKind::Stuck { .. } => self.of(&place).stuck.increment(1),
                 EventKind::Ended { end, .. } => {
+                    self.counts.sagas_ended.fetch_add(1, Ordering::Relaxed);
                     if let Some(node) = tree.saga(event.saga) {
                         let counters = self.of(&place);
                         counters.ended(*end, || self.compensated(&counters, node));
@@ -262,7 +269,7 @@ mod tests {
     /// Whoever may define sagas chooses these names.
     #[test]
     fn definitions_and_steps_past_the_bound_share_labels() {
-        let meter = SagaMeter::new();
+        let meter = SagaMeter::new(Arc::default());
         let states = [SagaState::Completed, SagaState::Cancelled, SagaState::Failed];
         for number in 0..10_000 {
             let name = format!("definition-{number}");

@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use waybill_api::dead_events::DeadEvent;
 use waybill_api::dead_inbox::DeadInbox;
 use waybill_api::dead_letters::{
-    DeadGroupView, DeadLetterService, DeadLetterView, Replay, Replayed, ReplayedSaga, SagaLinks,
+    DeadGroupView, DeadLetterService, DeadLetterView, PlanAsk, PlannedDead, Replay, Replayed, ReplayedSaga, SagaLinks,
 };
 use waybill_api::messages::{EnqueueService, Enqueued, MessageService, MessageView};
 use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
 use waybill_core::inbox::place::InboxPlace;
+use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::new_message::NewMessage;
+use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::dead::{DeadId, DeadKind, EVENTS_STAY, NOTHING_TO_EDIT};
 use waybill_core::port::missing::Missing;
@@ -23,7 +25,7 @@ use waybill_core::saga::records::SagaDead;
 use waybill_core::streams::dead::StoredDead;
 
 use super::Outbox;
-use super::dead_list::Dead;
+use super::dead_list::{Dead, planned_reads};
 use super::messages::named;
 use crate::inbox::service::{DeadOf, Inbox};
 use crate::saga::service::Sagas;
@@ -51,20 +53,34 @@ impl DeadLetterService for Outbox {
             return Ok(Page { items: Vec::new(), next_cursor: None });
         };
         let page = self.dead_page(&filter, cursor, limit, true).await?;
-        let view = |dead| match dead {
-            Dead::Message(dead) => self.view(&Found::Dead(dead)).into(),
-            Dead::Saga(dead) => DeadLetterView::from(&*dead),
-            Dead::Inbox(shard, dead) => DeadInbox::of(shard, &dead).into(),
-            Dead::Event(dead) => DeadEvent::of(&dead).into(),
-        };
-        Ok(Page { items: page.items.into_iter().map(view).collect(), next_cursor: page.next_cursor })
+        let items = page.items.into_iter().map(|dead| self.dead_view(dead)).collect();
+        Ok(Page { items, next_cursor: page.next_cursor })
     }
 
     async fn count_dead(&self, tenant: Option<&Tenant>, filter: &str) -> Result<Counted<u64>, ServiceError> {
         match self.filter(tenant, filter)? {
             None => Ok(Counted::default()),
-            Some(filter) => self.number_of_dead(&filter).await,
+            Some(filter) => self.number_of_dead(&filter, DEAD_READS_MAX).await,
         }
+    }
+
+    async fn plan_dead(&self, tenant: Option<&Tenant>, ask: PlanAsk<'_>) -> Result<PlannedDead, ServiceError> {
+        let now = self.now();
+        let before = ask.before.map_or(now, |before| before.min(now));
+        let mut planned = PlannedDead { before, counted: Counted::default(), sample: Vec::new() };
+        let mut filter = Filter::parse(ask.filter, before)?;
+        if tenant.is_some_and(|tenant| !filter.confine(tenant.as_str())) {
+            return Ok(planned);
+        }
+        filter.until(before);
+        let page = self.dead_page(&filter, None, ask.sample, true).await?;
+        planned.sample.extend(page.items.into_iter().map(|dead| self.dead_view(dead)));
+        if ask.spares_quarantined {
+            // To tell how many are left out.
+            filter.state = None;
+        }
+        planned.counted = self.plan_of_dead(&filter, planned_reads(ask.exact), ask.spares_quarantined).await?;
+        Ok(planned)
     }
 
     async fn dead_groups(
@@ -184,6 +200,16 @@ impl DeadLetterService for Outbox {
 }
 
 impl Outbox {
+    /// Without its payload.
+    fn dead_view(&self, dead: Dead) -> DeadLetterView {
+        match dead {
+            Dead::Message(dead) => self.view(&Found::Dead(dead)).into(),
+            Dead::Saga(dead) => DeadLetterView::from(&*dead),
+            Dead::Inbox(shard, dead) => DeadInbox::of(shard, &dead).into(),
+            Dead::Event(dead) => DeadEvent::of(&dead).into(),
+        }
+    }
+
     /// One by its id. An id that names one of each kind is refused: nobody acts on the wrong one.
     async fn find_dead(&self, dead: &DeadId) -> Result<Dead, ServiceError> {
         // Of another kind an id may look like a place.
@@ -265,7 +291,7 @@ impl Outbox {
     ) -> Result<MessageView, ServiceError> {
         let detail = serde_json::json!({ "kind": "outbox", "reason": reason, "code": dead.code });
         let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
-        let command = OperatorCommand::Replay { place: dead.place, quarantined_too: true };
+        let command = OperatorCommand::Replay { place: dead.place, quarantined_too: true, by: None };
         self.audited_act(dead.place.shard, command, event).await.map_err(|error| named(error, id))?;
         metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         self.message(tenant, id).await

@@ -8,6 +8,7 @@ use waybill_core::ids::ShardId;
 use waybill_core::inbox::records::InboxDead;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::dead_groups::DeadGroups;
+use waybill_core::outbox::dead_plan::{DeadPlan, DeadTally, PLAN_READS_MAX};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
 use waybill_core::port::dead::DeadKind;
@@ -57,6 +58,11 @@ impl Dead {
             Self::Event(dead) => &dead.state,
         }
     }
+}
+
+/// Dead letters of each kind that a plan looks at, and the act that follows it.
+pub(super) fn planned_reads(exact: bool) -> usize {
+    if exact { DEAD_READS_MAX } else { PLAN_READS_MAX }
 }
 
 impl Outbox {
@@ -190,23 +196,47 @@ impl Outbox {
         Ok(())
     }
 
-    /// How many match: of messages, [`DEAD_READS_MAX`] are looked at; stuck sagas are as few as memory holds; of received
-    /// messages as many are looked at again.
-    pub(super) async fn number_of_dead(&self, filter: &Filter) -> Result<Counted<u64>, ServiceError> {
+    /// How many match: of messages `reads` are looked at; stuck sagas are as few as memory holds; of received messages, and of events, as
+    /// many are looked at again.
+    pub(super) async fn number_of_dead(&self, filter: &Filter, reads: usize) -> Result<Counted<u64>, ServiceError> {
         let mut counted = Counted::default();
         if filter.may_take(DeadKind::Message) {
-            counted = self.context.stores.query.count_dead(filter, DEAD_READS_MAX).await?;
+            counted = self.context.stores.query.count_dead(filter, reads).await?;
         }
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |_| counted.value += 1).await?;
         }
         if let Some(inbox) = self.inbox_for(filter) {
-            inbox.each_dead(filter, DEAD_READS_MAX, |_, _| counted.value += 1).await?;
+            inbox.each_dead(filter, reads, |_, _| counted.value += 1).await?;
         }
         if let Some(streams) = self.streams_for(filter) {
-            streams.each_dead(filter, DEAD_READS_MAX, |_| counted.value += 1).await?;
+            streams.each_dead(filter, reads, |_| counted.value += 1).await?;
         }
         Ok(counted)
+    }
+
+    /// What a bulk act on those that match would concern; bounded like the number.
+    pub(super) async fn plan_of_dead(
+        &self,
+        filter: &Filter,
+        reads: usize,
+        spares_quarantined: bool,
+    ) -> Result<Counted<DeadPlan>, ServiceError> {
+        let mut counted = Counted { value: DeadTally::new(spares_quarantined), since: None };
+        if filter.may_take(DeadKind::Message) {
+            counted = self.context.stores.query.tally_dead(filter, reads, spares_quarantined).await?;
+        }
+        let tally = &mut counted.value;
+        if let Some(sagas) = self.sagas_for(filter) {
+            sagas.each_dead(filter, |dead| tally.add_saga(dead)).await?;
+        }
+        if let Some(inbox) = self.inbox_for(filter) {
+            inbox.each_dead(filter, reads, |_, dead| tally.add_inbox(dead)).await?;
+        }
+        if let Some(streams) = self.streams_for(filter) {
+            streams.each_dead(filter, reads, |dead| tally.add_event(dead)).await?;
+        }
+        Ok(Counted { value: counted.value.plan(), since: counted.since })
     }
 
     /// What matches, by tenant, code, error signature and kind; bounded like the number.

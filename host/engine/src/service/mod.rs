@@ -30,7 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
+use waybill_core::history::History;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::service::ServiceError;
@@ -64,6 +66,8 @@ pub(crate) struct Outbox {
     pub shards: Vec<ShardHandle>,
     pub admission: Arc<Admission>,
     pub operations: Arc<Operations>,
+    /// How it did in the last hour.
+    pub history: Mutex<History>,
     pub history_fronts: HistoryFronts,
     pub quarantine: Arc<quarantine::Counts>,
     pub spread: AtomicU64,
@@ -157,7 +161,9 @@ fn because(reason: &str, mut detail: Value) -> Value {
 }
 
 /// An act that is done can't be refused any more because its audit failed: that is tried again, and at last goes to the log.
+/// What changed is told at once.
 pub(crate) async fn audit(context: &Context, event: &AuditEvent) {
+    context.config.changes.audited(event);
     for pause in AUDIT_PAUSES {
         match context.stores.transact.audit(event).await {
             Ok(()) => return,

@@ -7,10 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::time::timeout;
+use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
 use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats, StatusService};
 use waybill_core::audit::AuditQuery;
+use waybill_core::history::Measure;
 use waybill_core::ids::Tenant;
 use waybill_core::limits::DEAD_READS_MAX;
 use waybill_core::outbox::owner::{HeldKey, HoldInfo, RateInfo, WaitKind};
@@ -117,6 +119,14 @@ impl StatusService for Outbox {
     ) -> Result<Page<AuditView>, ServiceError> {
         let Page { items, next_cursor } = self.context.stores.transact.audit_lines(query, cursor, limit).await?;
         Ok(Page { items: items.into_iter().map(AuditView::from).collect(), next_cursor })
+    }
+
+    async fn history(&self, measure: Option<Measure>) -> Result<HistoryView, ServiceError> {
+        Ok(self.read_history(measure))
+    }
+
+    async fn changes(&self, asked: &ChangesAsked) -> Result<Changed, ServiceError> {
+        Ok(self.read_changes(asked))
     }
 
     async fn ready(&self) -> Vec<Check> {

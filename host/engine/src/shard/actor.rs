@@ -55,6 +55,8 @@ pub(super) struct Actor {
     pub writes: usize,
     /// It carries messages to other doorsteps.
     pub forwards: bool,
+    /// The commit that is out, or one that failed before it, counts fates of what operations put back.
+    pub tells_fates: bool,
     pub load: UnderWay<(LoadRequest, Page)>,
     pub load_again_at: Option<Instant>,
     pub lanes: Lanes,
@@ -89,6 +91,7 @@ impl Actor {
             commands: VecDeque::new(),
             writes: 0,
             forwards: false,
+            tells_fates: false,
             load: UnderWay::default(),
             load_again_at: None,
             lanes: Lanes::default(),
@@ -346,13 +349,15 @@ impl Actor {
         self.metered_at = Instant::now();
         let (messages, bytes, open) = self.owner.memory();
         self.context.meter.memory(self.owner.shard().0, messages, bytes, open);
+        self.note_flow();
     }
 }
 
 impl Drop for Actor {
-    /// Whatever ended it: its suspects are on trial no longer.
+    /// Whatever ended it: its suspects are on trial no longer, and what it holds is nobody's news.
     fn drop(&mut self) {
         self.context.trials.leave(self.owner.shard());
+        self.context.config.changes.leave(self.owner.shard());
     }
 }
 

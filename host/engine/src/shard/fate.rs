@@ -191,15 +191,15 @@ fn report(call: &Call, sending: &Sending, verdict: Verdict, unknown: bool) -> Se
 pub(super) fn meter(call: &Call, reports: &[SettlementReport]) {
     let meter = &call.context.meter;
     let delivered = reports.iter().filter(|report| matches!(report.settlement.verdict, Verdict::Ack(_)));
-    meter.delivered(&call.live, delivered.map(|report| (&*report.message, report.settlement.attempt.at)));
+    meter.delivered(&call.live, &call.name, delivered.map(|report| (&*report.message, report.settlement.attempt.at)));
     for SettlementReport { settlement, message, .. } in reports {
         let fault = match &settlement.verdict {
             Verdict::Retry { fault, .. } => {
-                meter.retried(&message.tenant, fault);
+                meter.retried(&call.name, &message.tenant, fault);
                 fault
             }
             Verdict::Dead(fault) => {
-                meter.died(&message.tenant, fault);
+                meter.died(&call.name, &message.tenant, fault);
                 fault
             }
             _ => continue,

@@ -55,6 +55,7 @@ impl Driven for Actor {
 
     fn begins(&mut self, commit: &OwnerCommit) {
         self.writes = commit.writes.len();
+        self.tells_fates |= commit.writes.iter().any(|write| matches!(write, Write::AddFates { .. }));
         self.forwards = commit.writes.iter().any(|write| matches!(write, Write::ForwardDoor { .. }));
     }
 
@@ -74,6 +75,9 @@ impl Driven for Actor {
     }
 
     fn applied(&mut self, applied: Applied) {
+        if std::mem::take(&mut self.tells_fates) {
+            self.context.tell_fates();
+        }
         self.answer(applied);
     }
 

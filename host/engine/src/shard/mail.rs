@@ -99,10 +99,11 @@ pub(crate) enum OperatorCommand {
         id: MessageId,
         due: UnixMillis,
     },
-    /// `quarantined_too`: also when it is fenced off.
+    /// `quarantined_too`: also when it is fenced off. `by`: the bulk operation that does it.
     Replay {
         place: Place,
         quarantined_too: bool,
+        by: Option<Arc<str>>,
     },
     Quarantine {
         place: Place,

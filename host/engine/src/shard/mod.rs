@@ -14,6 +14,7 @@
 //! | `load` | segments that are read into memory |
 //! | `dispatch` | batches through transports |
 //! | `dedup` | what was delivered already isn't sent again |
+//! | `flow` | whether whole transports are held, for the feed of changes |
 //! | `fate` | from a transport's word to a settlement |
 //! | `spans` | spans of the messages of a call |
 //! | `outside` | what workers outside want to become of messages |
@@ -27,6 +28,7 @@ mod dispatch;
 mod door;
 mod fate;
 mod flight;
+mod flow;
 mod load;
 mod mail;
 mod mine;
@@ -62,6 +64,7 @@ use crate::admission::Admitted;
 use crate::clock::Clocks;
 use crate::commit::{self, Commits, Condition};
 use crate::config::{EngineConfig, Stores};
+use crate::history::Counts;
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::supervisor::Supervisor;
@@ -80,7 +83,11 @@ pub(crate) struct Context {
     /// Of events that number themselves.
     pub steady: Mutex<SteadyClock>,
     pub meter: Meter,
+    /// What the history counts.
+    pub counts: Arc<Counts>,
     pub door: DoorBell,
+    /// Changes whenever a commit of this host may have counted fates of what operations put back.
+    pub fates: watch::Sender<u64>,
     pub commits: Commits,
     pub trials: LoneTrials,
     /// What tenants and transports may send a second, over all shards of this host.
@@ -96,6 +103,11 @@ impl Context {
     /// What is in force now.
     pub fn live(&self) -> Arc<Live> {
         self.in_force.load_full()
+    }
+
+    /// Wakes who waits for fates of what operations put back.
+    pub fn tell_fates(&self) {
+        self.fates.send_modify(|told| *told = told.wrapping_add(1));
     }
 
     /// The clock that never goes back.

@@ -175,10 +175,10 @@ impl Actor {
         match &settlement.verdict {
             Verdict::Ack(_) => {
                 let live = self.context.live();
-                meter.delivered(&live, std::iter::once((message, settlement.attempt.at)));
+                meter.delivered(&live, EXTERNAL, std::iter::once((message, settlement.attempt.at)));
             }
-            Verdict::Retry { .. } => meter.retried(&message.tenant, &fault),
-            Verdict::Dead(_) => meter.died(&message.tenant, &fault),
+            Verdict::Retry { .. } => meter.retried(EXTERNAL, &message.tenant, &fault),
+            Verdict::Dead(_) => meter.died(EXTERNAL, &message.tenant, &fault),
             _ => {}
         }
     }

@@ -180,7 +180,7 @@ impl Actor {
             OperatorCommand::Reschedule { old, id, due } => {
                 self.scheduled(*old, id).await?.map(|scheduled| Command::Reschedule { scheduled, due: *due })
             }
-            OperatorCommand::Replay { place, quarantined_too } => match self.dead(*place).await? {
+            OperatorCommand::Replay { place, quarantined_too, by } => match self.dead(*place).await? {
                 Ok(dead) if matches!(dead.state, DeadState::Quarantined { .. }) && !quarantined_too => {
                     Err(ServiceError::State {
                         what: "dead letter",
@@ -189,7 +189,7 @@ impl Actor {
                         fix: "replay it by its id",
                     })
                 }
-                other => other.map(Command::Replay),
+                other => other.map(|dead| Command::Replay { dead, by: by.clone() }),
             },
             OperatorCommand::Quarantine { place, note } => {
                 self.dead(*place).await?.map(|dead| Command::Quarantine { dead, note: note.clone() })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use waybill_core::ids::{Place, Seq, Tenant};
 use waybill_core::message::Message;
-use waybill_core::outbox::owner::{Depths, HeldKey, HoldInfo, Owner, RateInfo, TransportId, WhyWaiting};
+use waybill_core::outbox::owner::{Depths, HeldKey, HoldInfo, Owner, RateInfo, TransportId, Waits, WhyWaiting};
 use waybill_core::outbox::records::Done;
 use waybill_core::time::Now;
 
@@ -26,6 +26,8 @@ pub(crate) struct Blocked {
 pub(crate) enum OwnerQuery {
     /// How much of each tenant waits for which transport.
     Depths { reply: oneshot::Sender<DepthsOfTenants> },
+    /// How much waits for which transport.
+    Waits { reply: oneshot::Sender<BTreeMap<Option<TransportId>, Waits>> },
     /// What holds messages back; at most `keys_max` of the keys that a failed head or a dead letter holds.
     Blocked { keys_max: usize, reply: oneshot::Sender<Blocked> },
     /// The hold of a whole transport, if it is held.
@@ -46,13 +48,13 @@ impl OwnerQuery {
     pub fn answer(self, owner: &Owner, now: Now) {
         match self {
             Self::Depths { reply } => answer(reply, owner.depths()),
+            Self::Waits { reply } => answer(reply, owner.waits()),
             Self::Blocked { keys_max, reply } => {
                 let (holds, keys) = (owner.holds(now), owner.held_keys(keys_max, now));
                 answer(reply, Blocked { holds, keys, rates: owner.rate_waits(now) });
             }
             Self::TransportHold { transport, reply } => {
-                let whole = dispatch::whole(transport);
-                answer(reply, owner.holds(now).into_iter().find(|info| info.key == whole));
+                answer(reply, owner.hold_of(&dispatch::whole(transport), now));
             }
             Self::Leases { reply } => answer(reply, owner.leases() as u64),
             Self::Leased { seq, lender, nonce, reply } => {

@@ -66,6 +66,8 @@ impl Supervised for OutboxShard {
         let owner = self.take_over(record).await?;
         metrics::counter!("waybill_takeovers_total").increment(1);
         tracing::info!(shard = self.id.0, of = Self::OF, token = owner.token(), "owning the shard");
+        // What it convicted, and what the owner before it counted and couldn't tell.
+        self.context.tell_fates();
         let (context, sender) = (Arc::clone(&self.context), self.sender.clone());
         Ok(Take::Done(Actor::new(context, sender, self.status.clone(), owner)))
     }

@@ -5,7 +5,7 @@ use waybill_core::annotation::Annotation;
 use waybill_core::audit::AuditQuery;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::dead::DeadId;
-use waybill_core::port::service::{MessageState, OperationRequest};
+use waybill_core::port::service::{MessageState, OperationRequest, Planned};
 use waybill_core::port::source::SourceDelivery;
 use waybill_core::port::transact::OperationState;
 use waybill_testkit::fake_handler::Reply;
@@ -138,6 +138,7 @@ async fn run(host: &Host, kind: &str, filter: &str) -> waybill_core::port::trans
         step: None,
         mode: None,
         not_before: None,
+        planned: Planned::default(),
         tenant: None,
         rate: None,
         reason: "because".to_owned(),

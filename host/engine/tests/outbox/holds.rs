@@ -1,6 +1,8 @@
 //! Destinations and transports at fault: no attempt is burned, only they are held, and a probe lifts the hold.
 
+use waybill_api::history::ChangesAsked;
 use waybill_api::transports::Breaker;
+use waybill_core::changes::ChangeKind;
 use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::owner::WaitKind;
 use waybill_core::port::query::ListOrder;
@@ -132,10 +134,19 @@ async fn a_transport_that_is_away_is_held_as_a_whole_and_burns_no_attempt() {
     assert_eq!((transport.name.as_str(), transport.breaker), ("main", Breaker::Open));
     let blocked = host.outbox.blocked(None).await.unwrap();
     assert_eq!((blocked[0].kind, blocked[0].waiting), (WaitKind::Transport, 300));
+    let told = async || {
+        let asked = ChangesAsked { since: None, limit: 10, tenants: None };
+        let changes = host.outbox.changes(&asked).await.unwrap().items.into_iter();
+        changes.map(|change| (change.kind, change.object, change.code)).collect::<Vec<_>>()
+    };
+    let is_blocked = (ChangeKind::TransportBlocked, "main".to_owned(), Some("NET.REFUSED".to_owned()));
+    assert_eq!(told().await, std::slice::from_ref(&is_blocked), "it is told once, however often it is tried");
 
     world.main.tell(|_| ack());
     host.until_done(&ids).await;
     assert_eq!(host.outbox.transports().await[0].breaker, Breaker::Closed);
+    pass(seconds(2)).await;
+    assert_eq!(told().await, [(ChangeKind::TransportFlowing, "main".to_owned(), None), is_blocked]);
     assert!(world.main.log().sent.iter().all(|sent| sent.attempt == 1));
 }
 

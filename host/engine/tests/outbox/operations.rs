@@ -2,10 +2,10 @@
 
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
-use waybill_core::port::service::{MessageState, OperationRequest, ServiceError};
+use waybill_core::port::service::{MessageState, OperationRequest, Planned, ServiceError};
 use waybill_core::port::transact::{Operation, OperationState};
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
-use waybill_testkit::fake_transport::{ack, permanent};
+use waybill_testkit::fake_transport::{ack, permanent, retryable};
 
 use crate::support::*;
 
@@ -25,6 +25,7 @@ fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
         step: None,
         mode: None,
         not_before: None,
+        planned: Planned::default(),
         tenant: None,
         rate: Some(rate),
         reason: "fixed".into(),
@@ -159,6 +160,42 @@ async fn a_bulk_act_survives_trouble_of_the_store_and_counts_right() {
     let over = until_over(&host, &operation.id).await;
     assert_eq!((over.state, over.done + over.failed), (OperationState::Done, 60));
     host.until_done(&ids).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_a_crash_interrupts_is_waited_for_by_the_next_host() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 30).await;
+    world.main.tell(|_| retryable("HTTP.503"));
+    let trial = Planned { trial: Some(3), ..Planned::default() };
+    let asked = OperationRequest { planned: trial, ..request("replay", "", 1_000) };
+    let operation = host.outbox.start_operation(asked).await.unwrap();
+    pass(seconds(5)).await;
+    let under_way = host.outbox.operation(&operation.id).await.unwrap();
+    assert_eq!((under_way.state, under_way.done), (OperationState::Running, 3), "the rest waits for the trial");
+    let fates = host.outbox.fates(&under_way).await.unwrap();
+    assert_eq!((fates.put_back, fates.on_the_way()), (3, 3));
+    host.drain().await;
+    world.main.tell(|_| ack());
+    let host = world.start().await;
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.state, over.done), (OperationState::Done, 30));
+    host.until_done(&ids).await;
+    let fates = host.outbox.fates(&over).await.unwrap();
+    assert_eq!((fates.put_back, fates.delivered, fates.died), (30, 30, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_waits_can_be_cancelled() {
+    let world = World::new();
+    let (host, _) = with_dead(&world, 10).await;
+    world.main.tell(|_| retryable("HTTP.503"));
+    let trial = Planned { trial: Some(2), ..Planned::default() };
+    let asked = OperationRequest { planned: trial, ..request("replay", "", 1_000) };
+    let operation = host.outbox.start_operation(asked).await.unwrap();
+    pass(seconds(5)).await;
+    let stopped = host.outbox.cancel_operation(&operation.id, "ops").await.unwrap();
+    assert_eq!((stopped.state, stopped.done), (OperationState::Cancelled, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use waybill_core::idempotency::{Begun, EntryKey};
 use waybill_core::ids::{IdempotencyKey, RequestHash};
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::backoff::{BackoffDecision, BackoffPolicy, FailedAttempt};
-use waybill_core::port::service::{MessageState, OperationRequest};
+use waybill_core::port::service::{MessageState, OperationRequest, Planned};
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::OperationState;
 use waybill_engine::Supervisor;
@@ -164,6 +164,7 @@ fn replay(filter: &str) -> OperationRequest {
         step: None,
         mode: None,
         not_before: None,
+        planned: Planned::default(),
         filter: filter.into(),
         tenant: None,
         rate: Some(1_000),

@@ -5,7 +5,7 @@ use waybill_core::audit::AuditQuery;
 use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::participant::Direction;
 use waybill_core::port::saga::{RetryMode, SagaAct};
-use waybill_core::port::service::{MessageState, OperationRequest};
+use waybill_core::port::service::{MessageState, OperationRequest, Planned};
 use waybill_core::port::transact::{Operation, OperationState};
 use waybill_core::saga::state::SagaState;
 use waybill_testkit::fake_transport::{ack, permanent as refused};
@@ -81,6 +81,7 @@ impl Host {
             step: None,
             mode: None,
             not_before: None,
+            planned: Planned::default(),
             tenant: None,
             rate: None,
             reason: "because".to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use waybill_core::audit::AuditQuery;
 use waybill_core::port::saga::SagaAct;
-use waybill_core::port::service::OperationRequest;
+use waybill_core::port::service::{OperationRequest, Planned};
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{Operation, OperationState, Refusal, TransactStore};
 use waybill_core::saga::records::{SagaCommit, SagaWrite};
@@ -38,6 +38,7 @@ fn request(kind: &str, filter: &str, rate: u32) -> OperationRequest {
         step: None,
         mode: None,
         not_before: None,
+        planned: Planned::default(),
         tenant: None,
         rate: Some(rate),
         reason: "because".to_owned(),

@@ -281,7 +281,7 @@ mod tests {
     fn a_guest_is_told_of_a_replay_and_of_none_else() {
         let first = NewMessage { topic: "bus:x".to_owned(), ..NewMessage::default() };
         let first = first.check(UnixMillis(0), 0).unwrap().message;
-        let replay = std::sync::Arc::new(first.replayed().replayed());
+        let replay = std::sync::Arc::new(first.replayed(None).replayed(None));
         for (sent, told) in [(first, None), (replay, Some("2"))] {
             let got = message(
                 &Delivery {

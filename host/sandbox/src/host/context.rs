@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use waybill_core::changes::ChangeKind;
 use waybill_core::endpoint::{Grants, PluginLimits};
 use waybill_core::port::kv::{KvQuota, KvStore};
 use waybill_core::port::tasks::Tasks;
@@ -17,6 +19,7 @@ use super::log::LogGate;
 use super::metrics::GuestMetrics;
 use super::redact::Redactor;
 use super::secrets::SecretProvider;
+use crate::changes::Told;
 use crate::error::SandboxError;
 use crate::grants::EgressPolicy;
 use crate::http::HttpClient;
@@ -58,6 +61,9 @@ pub(crate) struct EndpointContext {
     /// Cancelled when the endpoint is to end.
     pub(crate) closing: CancellationToken,
     tasks: Option<Arc<dyn Tasks>>,
+    told: Told,
+    /// Lanes whose breaker is open.
+    broken: AtomicUsize,
 }
 
 /// Instances of an endpoint that trapped, ran out of time or broke the contract.
@@ -112,6 +118,8 @@ impl EndpointContext {
             openings,
             closing: CancellationToken::new(),
             tasks: shared.tasks.clone(),
+            told: shared.changes.clone(),
+            broken: AtomicUsize::new(0),
         })
     }
 
@@ -134,6 +142,24 @@ impl EndpointContext {
             losses.count = losses.count.saturating_add(1);
             losses.last = Some(fault.clone());
         });
+    }
+
+    /// The breaker of one more lane is open.
+    pub(crate) fn breaker_opened(&self, fault: &Fault) {
+        if self.broken.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.told.tell(ChangeKind::BreakerOpened, &self.name, |change| {
+                change.code(&fault.code).detail(&format!("generation {}: {}", self.generation, fault.reason))
+            });
+        }
+    }
+
+    /// That of a lane is closed again, or the lane ends.
+    pub(crate) fn breaker_closed(&self) {
+        // One that ends has closed nothing: another generation serves, or the host stops.
+        if self.broken.fetch_sub(1, Ordering::AcqRel) == 1 && !self.closing.is_cancelled() {
+            let generation = format!("generation {}", self.generation);
+            self.told.tell(ChangeKind::BreakerClosed, &self.name, |change| change.detail(&generation));
+        }
     }
 
     /// Notes that a log entry was dropped for the rate.

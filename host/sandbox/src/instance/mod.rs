@@ -10,6 +10,7 @@
 //! dropped; it is never entered again.
 
 mod answer;
+mod broken;
 mod budget;
 mod command;
 mod crash;

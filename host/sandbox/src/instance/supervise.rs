@@ -12,6 +12,7 @@ use waybill_bindings::api::types::OpenPurpose;
 use waybill_core::code::Code;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
+use super::broken::Broken;
 use super::budget::{Restart, RestartBudget};
 use super::command::Command;
 use super::crash::Crash;
@@ -37,6 +38,7 @@ pub(crate) async fn supervise(
         budget: RestartBudget::default(),
         first: Some(first),
         opened_before: false,
+        broken: None,
     };
     // What a panic of the host cuts off is told to its caller as lost; the lane goes on with what waits in it.
     loop {
@@ -53,6 +55,7 @@ pub(crate) async fn supervise(
             break;
         }
     }
+    drop(keeper);
     lane.set(LaneStatus::Closed);
     inbox.close();
     while let Some(command) = inbox.recv().await {
@@ -67,6 +70,8 @@ struct Keeper<'a> {
     budget: RestartBudget,
     first: Option<FirstOpen>,
     opened_before: bool,
+    /// Its breaker is open, or was and it hasn't been opened since.
+    broken: Option<Broken<'a>>,
 }
 
 impl Keeper<'_> {
@@ -97,6 +102,7 @@ impl Keeper<'_> {
             }
             *self.lane.facts.lock() = Some(live.facts.clone());
             self.lane.set(LaneStatus::Serving);
+            self.broken = None;
             // Before anybody is told, so that whoever waited finds it counted.
             let counted = Counted::new(&context.meters.instances_open);
             self.told_first(Ok(()));
@@ -134,6 +140,8 @@ impl Keeper<'_> {
         match self.budget.lost(Instant::now()) {
             Restart::AtOnce => Flow::Continue(()),
             Restart::After(delay) => {
+                let endpoint = self.endpoint;
+                self.broken.get_or_insert_with(|| Broken::new(&endpoint.context, &fault));
                 let reason =
                     format!("the breaker is open after repeated failures, the last: {}: {}", fault.code, fault.reason);
                 self.wait(delay, Fault::new(Code::PLUGIN_BREAKER_OPEN, reason)).await

@@ -53,6 +53,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use waybill_core::changes::ChangeKind;
 use waybill_core::endpoint::SlotPolicy;
 use waybill_core::message::Delivery;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
@@ -60,6 +61,7 @@ use waybill_core::port::transport::{
     CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport, TransportLimits,
 };
 
+use crate::changes::Told;
 use crate::endpoint::{EndpointSpec, label};
 use crate::error::SandboxError;
 use crate::instance::closed;
@@ -132,6 +134,7 @@ struct Shared {
     draining: Arc<Semaphore>,
     memory: Arc<dyn SlotMemory>,
     needs: SagaNeeds,
+    told: Told,
     /// Drains, watches and rollbacks under way.
     tasks: TaskTracker,
     closed: CancellationToken,
@@ -156,6 +159,8 @@ impl Slot {
     ) -> Result<(Self, Result<(), SandboxError>), SandboxError> {
         let (configured, policy) = (spec.settings.name.clone(), spec.settings.policy);
         let name = label(world, &configured);
+        let told = plugin.0.sandbox.0.changes.clone();
+        let version = plugin.manifest().version.clone();
         let mut life = Life::new(memory.bad(&name));
         let number = life.begin(plugin.digest(), Some(named(&plugin)), Phase::Linked, clock::now());
         let openings = Arc::clone(&spec.openings);
@@ -177,10 +182,12 @@ impl Slot {
             draining: Arc::new(Semaphore::new(DRAINING_MAX)),
             memory,
             needs,
+            told,
             tasks: TaskTracker::new(),
             closed: CancellationToken::new(),
         });
         shared.note_live(number);
+        shared.told.tell(ChangeKind::PluginLoaded, &shared.name, |change| change.detail(&format!("version {version}")));
         shared.watch(&generation);
         if opened.is_ok() && policy.probation.is_zero() {
             shared.confirmed(number);

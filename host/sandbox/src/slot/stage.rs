@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
+use waybill_core::changes::ChangeKind;
 use waybill_core::code::Code;
 use waybill_core::endpoint::{EndpointSettings, ReloadPolicy};
 use waybill_core::port::transport::{ErrorKind, Health};
@@ -134,6 +135,10 @@ impl Shared {
     pub(super) fn refused(&self, number: u32, error: &SwapError) {
         if self.life.lock().reject(number, error.why(), clock::now()) {
             self.count_swap("rejected");
+            let why = error.why();
+            self.told.tell(ChangeKind::PluginRefused, &self.name, |change| {
+                change.code(&why.code).detail(&format!("generation {number}: {}", why.reason))
+            });
             tracing::warn!(transport = %self.name, generation = number, code = error.code().as_str(), %error, "a new plugin was refused; the running generation goes on");
         }
     }

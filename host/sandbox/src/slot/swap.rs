@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::changes::ChangeKind;
 use waybill_core::code::Code;
 use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::transport::ErrorKind;
@@ -104,6 +105,9 @@ impl Shared {
         if probation.is_zero() {
             self.confirmed(number);
         }
+        let version = &staged.recipe.plugin.manifest().version;
+        let detail = format!("generation {number}, version {version}, in the place of {old}");
+        self.told.tell(ChangeKind::PluginSwapped, &self.name, |change| change.detail(&detail));
         tracing::info!(transport = %self.name, generation = number, earlier = old, digest = staged.recipe.plugin.digest(), version = %staged.recipe.plugin.manifest().version, "another generation is live");
         Ok(Swapped { number, old })
     }
@@ -156,6 +160,8 @@ impl Shared {
             self.memory.now_bad(name, bad);
         }
         self.count_rollback(cause);
+        let detail = format!("from generation {} back to {}, now {number}: {}", rolled.from, rolled.to, why.reason);
+        self.told.tell(ChangeKind::PluginRolledBack, name, |change| change.code(&why.code).detail(&detail));
         tracing::warn!(transport = %name, from = rolled.from, to = rolled.to, generation = number, cause = cause.word(), code = %why.code, reason = %why.reason, "rolled back");
         Ok(Some(rolled))
     }

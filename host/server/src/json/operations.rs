@@ -4,12 +4,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::AnyOfBuilder;
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
-use waybill_api::dead_letters::DeadLetterView;
+use waybill_api::dead_letters::{DeadLetterView, PlannedDead};
 use waybill_api::instant::Instant;
 use waybill_api::messages::MessageView;
 use waybill_api::sagas::SagaView;
+use waybill_core::fates::{Death, Fates, Trial, TrialState};
+use waybill_core::ids::Tenant;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::transact::{Operation, OperationState, Refusal};
+
+use super::requests::OperationKind;
 
 /// A bulk act and how far it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -31,6 +35,15 @@ pub struct OperationOut {
     /// Of a `reschedule_messages`: when they go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Instant>,
+    /// On dead letters: it takes what died until then; `created_at` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Instant>,
+    /// Of a replay: what is put back first, and how that went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<TrialOut>,
+    /// Of a replay: what became of what it put back. Lists leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fate: Option<FateOut>,
     /// Tenant it is confined to; null = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -74,12 +87,61 @@ pub enum OperationStateOut {
     Done,
     /// Stopped by an operator.
     Cancelled,
+    /// Stopped by its trial: a message of it wasn't delivered, and `error` says why. Nothing else was put back.
+    Stopped,
     /// Stopped by an error.
     Failed,
 }
 
+/// A few messages that a replay puts back first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OperationTrial)]
+pub struct TrialOut {
+    /// How many at most.
+    pub size: u32,
+    pub state: TrialState,
+}
+
+/// What became of what a replay put back. It is counted with the commits that settle the messages, also when the operation is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OperationFate)]
+pub struct FateOut {
+    /// Messages and events that were put back.
+    pub put_back: u64,
+    /// How many of them were delivered since.
+    pub delivered: u64,
+    /// How many died again.
+    pub died_again: u64,
+    /// How many were taken back, or were over before they could be sent.
+    pub ended_otherwise: u64,
+    /// How many wait or are being sent.
+    pub on_the_way: u64,
+    /// Stuck sagas and received messages that were put back besides: what becomes of these isn't counted.
+    pub not_followed: u64,
+    /// The first that died again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_death: Option<Death>,
+}
+
+impl OperationOut {
+    /// With what became of what it put back, if it put anything back.
+    pub fn with_fates(operation: Operation, fates: Fates) -> Self {
+        let fate = (operation.kind == OperationKind::Replay.as_str()).then(|| FateOut {
+            on_the_way: fates.on_the_way(),
+            put_back: fates.put_back,
+            delivered: fates.delivered,
+            died_again: fates.died,
+            ended_otherwise: fates.ended,
+            not_followed: operation.not_followed,
+            first_death: fates.first_death,
+        });
+        Self { fate, ..Self::from(operation) }
+    }
+}
+
 impl From<Operation> for OperationOut {
     fn from(operation: Operation) -> Self {
+        let has_failed_trial = operation.trial.is_some_and(|trial| trial.state == TrialState::Failed);
         Self {
             id: operation.id,
             kind: operation.kind,
@@ -87,6 +149,9 @@ impl From<Operation> for OperationOut {
             step: operation.step,
             mode: operation.mode,
             not_before: operation.not_before.map(Instant),
+            before: operation.before.map(Instant),
+            trial: operation.trial.map(|Trial { size, state }| TrialOut { size, state }),
+            fate: None,
             tenant: operation.tenant,
             rate: operation.rate,
             reason: operation.reason,
@@ -95,6 +160,7 @@ impl From<Operation> for OperationOut {
                 OperationState::Running => OperationStateOut::Running,
                 OperationState::Done => OperationStateOut::Done,
                 OperationState::Cancelled => OperationStateOut::Cancelled,
+                OperationState::Failed if has_failed_trial => OperationStateOut::Stopped,
                 OperationState::Failed => OperationStateOut::Failed,
             },
             matched: operation.matched,
@@ -124,6 +190,64 @@ pub struct DryRun {
     pub counted_since: Option<Instant>,
     /// The first of them, in the order they would be taken.
     pub sample: Vec<Concerned>,
+    /// On dead letters: what else there is to know before it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<DeadPlanOut>,
+}
+
+impl DryRun {
+    /// Of what isn't a dead letter.
+    pub fn counted(matched: u64, sample: Vec<Concerned>) -> Self {
+        Self { dry_run: true, matched, counted_since: None, sample, plan: None }
+    }
+}
+
+/// What a bulk act on dead letters would leave out and may repeat. To do exactly that, send `before` and, as `expect_count`, `matched`.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = DeadPlan)]
+pub struct DeadPlanOut {
+    /// It would take what died until then.
+    pub before: Instant,
+    /// They were all counted, not the latest 10,000 alone.
+    pub exact: bool,
+    pub left_out: LeftOut,
+    /// How many of the messages among them were put back before.
+    pub replayed_before: u64,
+    /// How many keys have several of them: these are taken in their order.
+    pub keys_with_several: u64,
+}
+
+/// What a bulk act leaves out.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LeftOut {
+    /// How many match and are quarantined.
+    pub quarantined: u64,
+    /// Dead letters of all tenants but this one; absent = it is confined to none. How many these are isn't told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_tenants_than: Option<String>,
+}
+
+impl DryRun {
+    /// Of dead letters, as they were counted (`exact` or not) for a caller who is confined to a tenant, or to none.
+    pub fn planned(planned: PlannedDead, exact: bool, tenant: Option<&Tenant>) -> Self {
+        let (counted, sample) = (planned.counted, planned.sample.into_iter());
+        let plan = DeadPlanOut {
+            before: planned.before.into(),
+            exact,
+            left_out: LeftOut {
+                quarantined: counted.value.quarantined,
+                other_tenants_than: tenant.map(Tenant::to_string),
+            },
+            replayed_before: counted.value.replayed_before,
+            keys_with_several: counted.value.keys_with_several,
+        };
+        let sample = sample.map(|dead| Concerned::DeadLetter(Box::new(dead))).collect();
+        Self {
+            counted_since: counted.since.map(Instant),
+            plan: Some(plan),
+            ..Self::counted(counted.value.matched, sample)
+        }
+    }
 }
 
 /// One that a bulk act would concern.

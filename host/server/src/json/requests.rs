@@ -214,6 +214,21 @@ pub struct StartOperation {
     /// Of a `reschedule_messages`: the instant; one in the past means now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Instant>,
+    /// On dead letters: only those that died until then, by which ages count too; now if absent or later. Take it from the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Instant>,
+    /// On dead letters: how many the plan counted. If more match, nothing is done (`OPERATION.SET_GREW`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_count: Option<u64>,
+    /// On dead letters: a dry run counts all of them, not the latest 10,000 alone; with `expect_count`: the plan did. Past 100,000 it is a
+    /// lower bound all the same.
+    #[serde(default)]
+    pub exact: bool,
+    /// Of a replay: so many messages are put back first, 1 to 1,000, and the rest only when all of these are delivered. One that dies again
+    /// stops it. It takes messages only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub trial: Option<u32>,
     /// Confined to this tenant; absent = all that the credential allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,

@@ -3,6 +3,7 @@
 mod approvals;
 mod configuration;
 mod dead_letters;
+mod history;
 mod idempotency;
 mod inbox;
 mod messages;
@@ -121,6 +122,8 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(plugins::roll_back))
         .routes(routes!(plugins::upload))
         .routes(routes!(plugins::log))
+        .routes(routes!(history::show))
+        .routes(routes!(history::changes))
         .routes(routes!(system::audit))
         .routes(routes!(system::whoami))
         .routes(routes!(system::welcome))

@@ -3,14 +3,16 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, Uri, header};
+use waybill_api::dead_letters::PlanAsk;
 use waybill_api::instant::Instant;
 use waybill_api::list::List;
 use waybill_core::code::Code;
+use waybill_core::fates::TRIAL_MAX;
 use waybill_core::ids::Tenant;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::missing::Missing;
-use waybill_core::port::service::{MessageState, OperationRequest};
+use waybill_core::port::service::{MessageState, OperationRequest, Planned};
 use waybill_core::port::transact::Operation;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::limits::NOTE_BYTES_MAX as SAGA_NOTE_BYTES_MAX;
@@ -32,7 +34,9 @@ use crate::problem::Problem;
 /// Start a bulk act
 ///
 /// On the dead letters that match now, of all kinds; of sagas among them the failed compensation is tried again, and received
-/// messages are stored for their consumers again, events sent through their relays. A purge takes messages only, with `kind=inbox` received
+/// messages are stored for their consumers again, events sent through their relays. A dry run is its plan: with `before` and, as
+/// `expect_count`, what it `matched`, exactly that is done, or nothing if more match. A replay with a `trial` puts a few messages back first,
+/// and the rest when these are delivered. A purge takes messages only, with `kind=inbox` received
 /// ones, or with `kind=event` events. Or on the sagas that match now and haven't ended, or on the messages that match now and wait. It goes on after a crash, keeps the order of each key, and
 /// can be cancelled.
 #[utoipa::path(post, path = "/v1/operations", tag = "operations", operation_id = "startOperation", request_body = StartOperation,
@@ -57,24 +61,24 @@ pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Reque
         }
         Concern::DeadLetters | Concern::Messages => caller.scope(asked.tenant.as_deref(), &asked.filter)?,
     };
-    let filter = effective_filter(asked.kind, &asked.filter)?;
+    let filter = effective_filter(&asked)?;
     if asked.dry_run && asked.kind.concern() == Concern::Messages {
         let moved_to = asked.not_before.map(|at| at.0);
         let found = app.service.waiting_messages(tenant.as_ref(), &filter, moved_to, SAMPLE_MAX).await?;
         let sample = found.sample.into_iter().map(|message| Concerned::Message(Box::new(message))).collect();
         let counted_since = found.counted_since.map(Instant);
-        return ok(&DryRun { dry_run: true, matched: found.matched, counted_since, sample });
+        return ok(&DryRun { counted_since, ..DryRun::counted(found.matched, sample) });
     }
     if asked.dry_run {
-        let counted = app.service.count_dead(tenant.as_ref(), &filter).await?;
-        let found = app.service.dead_letters(tenant.as_ref(), &filter, None, SAMPLE_MAX).await?;
-        let sample = found.items.into_iter().map(|dead| Concerned::DeadLetter(Box::new(dead)));
-        return ok(&DryRun {
-            dry_run: true,
-            matched: counted.value,
-            counted_since: counted.since.map(Instant),
-            sample: sample.collect(),
-        });
+        let ask = PlanAsk {
+            filter: &filter,
+            spares_quarantined: asked.kind != OperationKind::Purge,
+            before: asked.before.map(|before| before.0),
+            exact: asked.exact,
+            sample: SAMPLE_MAX,
+        };
+        let planned = app.service.plan_dead(tenant.as_ref(), ask).await?;
+        return ok(&DryRun::planned(planned, asked.exact, tenant.as_ref()));
     }
     begin(&app, &caller, StartOperation { filter, ..asked }, tenant).await
 }
@@ -88,7 +92,7 @@ async fn dry_run_of_sagas(app: &App, filter: Option<SagaFilter>) -> Result<DryRu
         let found = sagas.sagas(&filter, None, SAMPLE_MAX).await?;
         sample.extend(found.items.into_iter().map(|saga| Concerned::Saga(Box::new(saga.into()))));
     }
-    Ok(DryRun { dry_run: true, matched, counted_since: None, sample })
+    Ok(DryRun::counted(matched, sample))
 }
 
 async fn begin(app: &App, caller: &Caller, asked: StartOperation, tenant: Option<Tenant>) -> Result<Response, Problem> {
@@ -98,6 +102,12 @@ async fn begin(app: &App, caller: &Caller, asked: StartOperation, tenant: Option
         step: asked.step,
         mode: asked.mode,
         not_before: asked.not_before.map(|at| at.0),
+        planned: Planned {
+            before: asked.before.map(|before| before.0),
+            expect_count: asked.expect_count,
+            exact: asked.exact,
+            trial: asked.trial,
+        },
         tenant,
         rate: asked.rate,
         reason: asked.reason,
@@ -126,13 +136,13 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 
 /// Show a bulk act
 ///
-/// How far it got: what matched, what was done, and what failed with which code.
+/// How far it got: what matched, what was done, and what failed with which code. Of a replay also what became of what it put back.
 #[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", operation_id = "showOperation",
     params(("id" = String, Path, description = "Operation id.")),
     responses((status = 200, description = "How it stands.", body = OperationOut), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
-    ok(&OperationOut::from(visible(&app, &caller, &id).await?))
+    shown(&app, visible(&app, &caller, &id).await?).await
 }
 
 /// Stop a bulk act
@@ -148,7 +158,13 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     visible(&app, &caller, &id).await?;
-    ok(&OperationOut::from(app.service.cancel_operation(&id, caller.name()).await?))
+    shown(&app, app.service.cancel_operation(&id, caller.name()).await?).await
+}
+
+/// With what became of what it put back.
+async fn shown(app: &App, operation: Operation) -> Result<Response, Problem> {
+    let fates = app.service.fates(&operation).await?;
+    ok(&OperationOut::with_fates(operation, fates))
 }
 
 /// An operation of the caller's tenants; another doesn't exist for the caller.
@@ -183,6 +199,7 @@ fn check(asked: &StartOperation) -> Result<(), Problem> {
         let text = "not_before goes with kind \"reschedule_messages\", and only with it: it says when the messages go";
         return Err(Problem::invalid(text).at("not_before"));
     }
+    check_plan(asked)?;
     asked.step.as_deref().map_or(Ok(()), |step| name("step", step))?;
     if asked.kind == OperationKind::Accept && asked.reason.trim().is_empty() {
         return Err(Problem::invalid("reason is empty: say why it is all right as it is").at("reason"));
@@ -198,13 +215,50 @@ fn check(asked: &StartOperation) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What goes with acts on dead letters only.
+fn check_plan(asked: &StartOperation) -> Result<(), Problem> {
+    let of_plan =
+        [("before", asked.before.is_some()), ("expect_count", asked.expect_count.is_some()), ("exact", asked.exact)];
+    if asked.kind.concern() != Concern::DeadLetters
+        && let Some((field, _)) = of_plan.into_iter().find(|(_, is_given)| *is_given)
+    {
+        return Err(Problem::invalid(format!("{field} is for acts on dead letters: leave it out")).at(field));
+    }
+    let Some(trial) = asked.trial else { return Ok(()) };
+    if asked.kind != OperationKind::Replay {
+        return Err(Problem::invalid("trial is for kind \"replay\": leave it out").at("trial"));
+    }
+    if !(1..=TRIAL_MAX).contains(&trial) {
+        return Err(
+            Problem::invalid(format!("trial is how many are put back first: take 1 to {TRIAL_MAX}")).at("trial")
+        );
+    }
+    Ok(())
+}
+
+/// Why a trial takes messages only.
+const NO_TRIAL: &str = "a trial waits until messages are delivered, and the filter takes no messages: leave trial out, and replay one of \
+                        them by its id first";
 /// Why a purge leaves stuck sagas alone.
 const NO_PURGE: &str = "stuck sagas aren't purged: what they did would stay done and nobody would know; end them with a \
                         reason (POST /v1/sagas/{id}/accept, `waybill saga accept --filter`)";
 
 /// The filter with what the kind implies: quarantined dead letters are replayed by their id only (`semantics.md` §2), and of messages
 /// only those that wait can be acted on.
-fn effective_filter(kind: OperationKind, filter: &str) -> Result<String, Problem> {
+fn effective_filter(asked: &StartOperation) -> Result<String, Problem> {
+    let filter = of_kind(asked.kind, &asked.filter)?;
+    if asked.trial.is_none() {
+        return Ok(filter);
+    }
+    let parsed = Filter::parse(&filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
+    match parsed.may_take(DeadKind::Message) {
+        true => Ok(format!("{filter} kind={}", DeadKind::Message.word())),
+        false => Err(Problem::new(Code::DEAD_KIND, NO_TRIAL).at("filter")),
+    }
+}
+
+/// The filter with what the kind alone implies.
+fn of_kind(kind: OperationKind, filter: &str) -> Result<String, Problem> {
     let parsed = Filter::parse(filter, now()).map_err(|error| Problem::invalid(error.to_string()).at("filter"))?;
     if kind.concern() == Concern::Messages {
         if parsed.state.as_ref().is_some_and(|state| !state.matches(MessageState::Pending.word())) {
@@ -237,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_bulk_replay_leaves_quarantined_ones_alone() {
-        let of = |kind, filter| effective_filter(kind, filter).map_err(|problem| problem.code.status());
+        let of = |kind, filter| of_kind(kind, filter).map_err(|problem| problem.code.status());
         assert_eq!(of(OperationKind::Replay, "code=HTTP.*"), Ok("code=HTTP.* state=dead".into()));
         assert_eq!(of(OperationKind::Replay, "state=failed"), Ok("state=failed".into()));
         assert_eq!(of(OperationKind::Replay, "state=quarantined"), Err(400));
@@ -247,8 +301,7 @@ mod tests {
 
     #[test]
     fn an_act_on_messages_takes_those_that_wait() {
-        let of =
-            |filter| effective_filter(OperationKind::CancelMessages, filter).map_err(|problem| problem.code.status());
+        let of = |filter| of_kind(OperationKind::CancelMessages, filter).map_err(|problem| problem.code.status());
         assert_eq!(of("topic=bus:x waits=schedule"), Ok("topic=bus:x waits=schedule state=pending".into()));
         assert_eq!(of("state=pend*"), Ok("state=pend* state=pending".into()));
         assert_eq!(of("state=done"), Err(400));
@@ -256,8 +309,22 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_takes_messages_only() {
+        let of = |filter: &str| {
+            let asked = serde_json::json!({ "kind": "replay", "filter": filter, "trial": 5 });
+            let asked: StartOperation = serde_json::from_value(asked).unwrap();
+            effective_filter(&asked).map_err(|problem| problem.code.as_str())
+        };
+        assert_eq!(of("code=HTTP.*"), Ok("code=HTTP.* state=dead kind=message".into()));
+        assert_eq!(of("kind=*"), Ok("kind=* state=dead kind=message".into()));
+        for filter in ["kind=saga", "consumer=ship", "relay=bus"] {
+            assert_eq!(of(filter), Err("DEAD.KIND"), "{filter}");
+        }
+    }
+
+    #[test]
     fn a_purge_takes_one_kind_and_no_sagas() {
-        let of = |filter| effective_filter(OperationKind::Purge, filter).map_err(|problem| problem.code.as_str());
+        let of = |filter| of_kind(OperationKind::Purge, filter).map_err(|problem| problem.code.as_str());
         assert_eq!(of("id=* kind=*"), Ok("id=* kind=* kind=message".into()));
         assert_eq!(of("kind=inbox"), Ok("kind=inbox kind=inbox".into()));
         assert_eq!(of("consumer=ship"), Ok("consumer=ship kind=inbox".into()));

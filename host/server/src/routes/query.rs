@@ -183,8 +183,8 @@ impl AuditParameters {
         once(&mut wanted.kind, self.kind.as_deref().map(Glob::new), "kind", "kind")?;
         once(&mut wanted.object, self.id.as_deref().map(Glob::literal), "id", "object")?;
         // Of two the narrower one holds; nothing is before none.
-        wanted.since = wanted.since.max(at(self.since.as_deref(), "since")?);
-        let until = at(self.until.as_deref(), "until")?;
+        wanted.since = wanted.since.max(instant_of(self.since.as_deref(), "since")?);
+        let until = instant_of(self.until.as_deref(), "until")?;
         wanted.until = wanted.until.into_iter().chain(until).min();
         wanted.tenant = tenant;
         Ok(wanted)
@@ -205,7 +205,7 @@ fn once(slot: &mut Option<Glob>, given: Option<Glob>, parameter: &str, field: &s
 }
 
 /// Reads an instant as filters do.
-fn at(text: Option<&str>, parameter: &str) -> Result<Option<UnixMillis>, Problem> {
+pub(crate) fn instant_of(text: Option<&str>, parameter: &str) -> Result<Option<UnixMillis>, Problem> {
     let wrong = || Problem::invalid(format!("query parameter {parameter}: it takes {INSTANTS}")).at(parameter);
     text.map(|text| instant(text).ok_or_else(wrong)).transpose()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use waybill_core::annotation::{Annotation, Kind};
 use waybill_core::limits::DEAD_READS_MAX;
+use waybill_core::outbox::dead_plan::PLAN_READS_MAX;
 use waybill_core::port::participant::Direction;
 use waybill_core::port::service::MessageState;
 use waybill_core::port::transport::{Fault, Outcome};
@@ -63,8 +64,11 @@ async fn a_count_that_ended_early_says_how_far_it_got() {
     for path in ["/v1/dead-letters?filter=topic%3D*&count=true", "/v1/dead-letters/groups?filter=topic%3D*"] {
         assert_eq!(api.get(path).await.json()["counted_since"], NOW_TEXT, "{path}");
     }
-    let dry = api.post("/v1/operations", r#"{"kind":"replay","filter":"topic=*","dry_run":true}"#).await.json();
-    assert_eq!((&dry["matched"], &dry["counted_since"]), (&json!(DEAD_READS_MAX), &json!(NOW_TEXT)));
+    for (exact, reads) in [(false, PLAN_READS_MAX), (true, DEAD_READS_MAX)] {
+        let body = json!({ "kind": "replay", "filter": "topic=*", "dry_run": true, "exact": exact });
+        let dry = api.post("/v1/operations", body.to_string()).await.json();
+        assert_eq!((&dry["matched"], &dry["counted_since"]), (&json!(reads), &json!(NOW_TEXT)));
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use waybill_api::plugins::{PluginReload, PluginService};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
-use waybill_core::port::service::OperationRequest;
+use waybill_core::port::service::{OperationRequest, Planned};
 use waybill_core::saga::id::SagaId;
 use waybill_server::approval::token::Claims;
 use waybill_testkit::memory_host::{InMemoryHost, ORDER, message};
@@ -123,6 +123,7 @@ async fn operations(host: &InMemoryHost, path: &str, tenant: &str, fresh: &str) 
         step: None,
         mode: None,
         not_before: None,
+        planned: Planned::default(),
         tenant: Some(Tenant::new(tenant).unwrap()),
         rate: Some(1),
         reason: "over".to_owned(),

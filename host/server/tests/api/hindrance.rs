@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use waybill_api::OutboxService;
 use waybill_api::dead_letters::*;
+use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::idempotency::*;
 use waybill_api::messages::*;
 use waybill_api::operations::OperationService;
@@ -18,6 +19,8 @@ use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
 use waybill_core::audit::AuditQuery;
+use waybill_core::history::Measure;
+use waybill_core::fates::Fates;
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Settings};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
@@ -155,6 +158,7 @@ hindered! {
     DeadLetterService {
         fn dead_letters(tenant: Option<&Tenant>, filter: &str, cursor: Option<&str>, limit: usize) -> Page<DeadLetterView>;
         fn count_dead(tenant: Option<&Tenant>, filter: &str) -> Counted<u64>;
+        fn plan_dead(tenant: Option<&Tenant>, ask: PlanAsk<'_>) -> PlannedDead;
         fn dead_groups(tenant: Option<&Tenant>, filter: &str) -> Counted<Vec<DeadGroupView>>;
         plain {
             async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
@@ -190,6 +194,7 @@ hindered! {
     OperationService {
         fn start_operation(request: OperationRequest) -> Operation;
         fn operation(id: &str) -> Operation;
+        fn fates(operation: &Operation) -> Fates;
         fn operations(tenant: Option<&Tenant>, limit: usize) -> Vec<Operation>;
         fn cancel_operation(id: &str, actor: &str) -> Operation;
     }
@@ -219,6 +224,8 @@ hindered! {
         fn stats(tenant: Option<&Tenant>) -> Vec<OutboxStats>;
         fn blocked(tenant: Option<&Tenant>) -> Vec<BlockedView>;
         fn audit(query: &AuditQuery, cursor: Option<&str>, limit: usize) -> Page<AuditView>;
+        fn history(measure: Option<Measure>) -> HistoryView;
+        fn changes(asked: &ChangesAsked) -> Changed;
         plain {
             async fn ready(&self) -> Vec<Check> {
                 self.hindrance.asked_ready.fetch_add(1, Ordering::Relaxed);

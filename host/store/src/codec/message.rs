@@ -19,7 +19,7 @@ macro_rules! wire_message {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         /// The numbered fields; those of annotations have their numbers from the table, and none is ever given again. What has its
         /// usual value is left out: `event_type` that is `usual_event_type`, `occurred_at` that is `created_at`, version 1, an id made by
-        /// the host, no replays.
+        /// the host, no replays, no operation that put it back.
         #[derive(Clone, Debug, Default, Encode, Decode)]
         #[cbor(map)]
         pub struct WireMessage<'b> {
@@ -57,6 +57,8 @@ macro_rules! wire_message {
             statements: Option<&'b ByteSlice>,
             #[n(24)]
             replays: Option<u32>,
+            #[b(25)]
+            replayed_by: Option<&'b str>,
             $(
                 #[b($number)]
                 $name: Option<&'b str>,
@@ -105,6 +107,7 @@ impl<'b> WireMessage<'b> {
             expires_at: message.expires_at.map(|at| at.0),
             statements: message.statements.as_deref().map(|digest| <&ByteSlice>::from(digest.as_slice())),
             replays: (message.replays != 0).then_some(message.replays),
+            replayed_by: message.replayed_by.as_deref(),
             ..Self::default()
         };
         wire.annotate(&message.annotations);
@@ -141,6 +144,7 @@ impl<'b> WireMessage<'b> {
             expires_at: self.expires_at.map(UnixMillis),
             statements: self.statements.and_then(|digest| <[u8; 32]>::try_from(&**digest).ok()).map(Box::new),
             replays: self.replays.unwrap_or(0),
+            replayed_by: self.replayed_by.map(Arc::from),
         })
     }
 }

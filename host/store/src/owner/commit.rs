@@ -2,6 +2,7 @@
 //!
 //! Everything is encoded before the transaction begins, so that its snapshot is young and it is open for microseconds.
 
+use waybill_core::fates::Fates;
 use waybill_core::ids::{Seq, ShardId};
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
 use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object};
@@ -9,11 +10,11 @@ use waybill_surreal::{Object, RecordIdKey, Transaction, bytes, object};
 use crate::fault::store_error;
 use crate::index::Indexing;
 use crate::quarantine::put;
-use crate::rows::{door, segment, shard, small, stopped, tx_event};
+use crate::rows::{door, fates, segment, shard, small, stopped, tx_event};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{
-    BLOB, DATA, DEAD, DONE, DONE_DUE, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, TX_EVENT, door_key, history_due_key,
-    history_key, id_key, scheduled_key, seq_key, shard_key,
+    BLOB, DATA, DEAD, DONE, DONE_DUE, DOOR, ID, OUTBOX, PARKED, SCHEDULED, SHARD, TX_EVENT, door_key, fates_key,
+    history_due_key, history_key, id_key, scheduled_key, seq_key, shard_key,
 };
 
 /// One change of one record.
@@ -24,6 +25,8 @@ enum Change {
     /// Both records of a segment.
     PutSegment(Seq, segment::SegmentRows),
     QuarantineSegment(Seq, String),
+    /// Counts of an operation.
+    AddFates(RecordIdKey, Fates),
 }
 
 pub async fn commit(store: &SurrealStore, commit: &OwnerCommit) -> Result<(), StoreError> {
@@ -115,6 +118,7 @@ async fn apply(transaction: &dyn Transaction, shard: ShardId, last: Seq, change:
         Change::QuarantineSegment(first, reason) => {
             return quarantine(transaction, seq_key(shard, first), &reason).await;
         }
+        Change::AddFates(key, fates) => return fates::add(transaction, key, fates).await,
     };
     done.map_err(store_error)
 }
@@ -153,6 +157,7 @@ fn changes_of(shard: ShardId, write: &Write, changes: &mut Vec<Change>) -> Resul
         Write::PutTxEvents(record) => {
             Change::Put(TX_EVENT, tx_event::key_of(&record.key), tx_event::of_record(record)?)
         }
+        Write::AddFates { operation, fates } => Change::AddFates(fates_key(operation, shard), fates.clone()),
         Write::PutId { record, create } => {
             let key = id_key(&record.tenant, &record.id);
             let fields = small::of_id(record);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
+use waybill_core::outbox::dead_plan::DeadTally;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::query::{Counted, DeadGroup, Depths, Found, ListKind, Page, QueryStore};
@@ -150,6 +151,20 @@ impl QueryStore for SurrealStore {
         drop(transaction);
         self.set_aside(spoilt).await;
         read.map(|since| Counted { value: groups.finish(), since })
+    }
+
+    async fn tally_dead(
+        &self,
+        filter: &Filter,
+        reads: usize,
+        spares_quarantined: bool,
+    ) -> Result<Counted<DeadTally>, StoreError> {
+        let (mut value, mut spoilt) = (DeadTally::new(spares_quarantined), Spoilt::default());
+        let transaction = self.begin(false).await?;
+        let read = dead::each(self, transaction.as_ref(), filter, reads, &mut spoilt, |dead| value.add(dead)).await;
+        drop(transaction);
+        self.set_aside(spoilt).await;
+        read.map(|since| Counted { value, since })
     }
 
     async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {

@@ -4,6 +4,7 @@
 pub mod columns;
 pub mod door;
 pub mod event_object;
+pub mod fates;
 pub mod inbox;
 pub mod saga;
 pub mod saga_small;

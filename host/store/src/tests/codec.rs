@@ -56,7 +56,7 @@ prop_compose! {
         (occurred_at, created_at, same, not_before, expires_at)
             in (instant(), instant(), any::<bool>(), option::of(instant()), option::of(instant())),
         statements in option::of(any::<[u8; 32]>().prop_map(Box::new)),
-        replays in prop_oneof![Just(0_u32), any::<u32>()],
+        (replays, replayed_by) in (prop_oneof![Just(0_u32), any::<u32>()], option::of(text().prop_map(Arc::<str>::from))),
     ) -> Message {
         Message {
             id: MessageId::new(id).unwrap(),
@@ -75,6 +75,7 @@ prop_compose! {
             expires_at,
             statements,
             replays,
+            replayed_by,
         }
     }
 }

@@ -13,6 +13,7 @@ pub use stamps::Stamps;
 
 use async_trait::async_trait;
 use waybill_core::audit::AuditQuery;
+use waybill_core::fates::Fates;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
@@ -25,7 +26,7 @@ use waybill_surreal::{Bound, RecordIdKey, Row, object, text, text_of};
 
 use crate::fault::store_error;
 use crate::quarantine::Spoilt;
-use crate::rows::{lacks, small};
+use crate::rows::{fates, lacks, small};
 use crate::store::{SurrealStore, finish};
 use crate::tables::{META, OPERATIONS};
 
@@ -107,6 +108,11 @@ impl TransactStore for SurrealStore {
         }
         self.set_aside(spoilt).await;
         Ok(running)
+    }
+
+    async fn fates(&self, operation: &str) -> Result<Fates, StoreError> {
+        let transaction = self.begin(false).await?;
+        fates::sum(transaction.as_ref(), operation).await
     }
 
     async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError> {

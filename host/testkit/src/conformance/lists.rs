@@ -192,6 +192,19 @@ pub async fn dead_letters_are_counted_and_grouped(store: &impl Store) {
     assert_eq!(store.dead_groups(&filter("tenant=acme"), READS).await.unwrap().value.len(), 2);
 }
 
+pub async fn a_tally_of_dead_letters_tells_what_is_left_out_and_stops_where_a_count_does(store: &impl Store) {
+    letters(store).await;
+    let Counted { value, since } = store.tally_dead(&Filter::default(), READS, true).await.unwrap();
+    let plan = value.plan();
+    assert_eq!((plan.matched + plan.quarantined, since), (30, None));
+    assert_eq!(plan.quarantined, 1);
+    assert_eq!(plan.replayed_before, plan.matched, "the samples were all put back before");
+    let all = store.tally_dead(&Filter::default(), READS, false).await.unwrap().value.plan();
+    assert_eq!((all.matched, all.quarantined), (30, 0));
+    let part = store.tally_dead(&Filter::default(), 10, true).await.unwrap();
+    assert!(part.since.is_some() && part.value.plan().matched < 11, "{part:?}");
+}
+
 pub async fn counts_of_dead_letters_stop_after_so_many_and_say_how_far_they_got(store: &impl Store) {
     letters(store).await;
     // In another shard two that entered the order later.

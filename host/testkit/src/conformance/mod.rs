@@ -121,10 +121,12 @@ macro_rules! store_conformance {
             lists: paging_goes_on_behind_a_dead_letter_that_is_gone
             lists: a_bad_cursor_is_refused
             lists: dead_letters_are_counted_and_grouped
+            lists: a_tally_of_dead_letters_tells_what_is_left_out_and_stops_where_a_count_does
             lists: counts_of_dead_letters_stop_after_so_many_and_say_how_far_they_got
             lists: depths_follow_what_is_written
             lists: scheduled_parked_and_done_messages_are_listed
             operations: operations_are_kept_and_found
+            operations: fates_are_added_up_by_operation_over_all_shards
             operations: only_running_operations_are_to_be_resumed
             operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
             operations: a_pause_stays_until_it_is_lifted

@@ -1,11 +1,14 @@
 //! Bulk acts, and transports that are paused.
 
+use waybill_core::fates::{Death, Fates, Trial, TrialState};
+use waybill_core::ids::ShardId;
 use waybill_core::port::saga::RetryMode;
+use waybill_core::port::store::Write;
 use waybill_core::port::transact::{Operation, OperationState, Refusal};
 use waybill_core::time::UnixMillis;
 
 use super::Store;
-use super::samples::{T0, tenant};
+use super::samples::{Owner, T0, tenant};
 
 fn operation(id: &str, state: OperationState) -> Operation {
     let refusal =
@@ -18,6 +21,8 @@ fn operation(id: &str, state: OperationState) -> Operation {
         step: Some("charge".into()),
         mode: Some(RetryMode::Retry),
         not_before: Some(UnixMillis(T0.0 + 9)),
+        before: Some(UnixMillis(T0.0 - 3)),
+        trial: Some(Trial { size: 5, state: TrialState::Passed }),
         tenant: Some("acme".into()),
         rate: 100,
         reason: "fixed the receiver".into(),
@@ -28,6 +33,8 @@ fn operation(id: &str, state: OperationState) -> Operation {
         unchanged: 2,
         failed: 1,
         refusals: vec![refusal],
+        fates: Fates { put_back: 2, delivered: 2, ..Fates::default() },
+        not_followed: 1,
         cursor: Some("0.17/".into()),
         error: None,
         created_at: T0,
@@ -77,6 +84,23 @@ pub async fn the_latest_operations_are_listed_and_a_tenant_sees_its_own(store: &
     assert_eq!(ids(store.operations(None, 100).await.unwrap()).len(), 5);
     assert_eq!(ids(store.operations(Some(&tenant("acme")), 2).await.unwrap()), ["04", "02"]);
     assert!(store.operations(Some(&tenant("other")), 2).await.unwrap().is_empty());
+}
+
+pub async fn fates_are_added_up_by_operation_over_all_shards(store: &impl Store) {
+    let add = |operation: &str, fates: Fates| vec![Write::AddFates { operation: operation.into(), fates }];
+    let put_back = |count| Fates { put_back: count, ..Fates::default() };
+    let death = |id: &str| Some(Death { id: id.into(), code: "HTTP.422".into() });
+    assert_eq!(store.fates("01J-A").await.unwrap(), Fates::default());
+    let mut owner = Owner::new();
+    owner.commit(store, add("01J-A", put_back(3))).await;
+    owner
+        .commit(store, add("01J-A", Fates { delivered: 1, died: 1, first_death: death("m-1"), ..Fates::default() }))
+        .await;
+    owner.commit(store, add("01J-A", Fates { died: 1, first_death: death("m-2"), ..Fates::default() })).await;
+    owner.commit(store, add("01J-A2", put_back(100))).await;
+    Owner::of(ShardId(7)).commit(store, add("01J-A", Fates { put_back: 2, ended: 1, ..Fates::default() })).await;
+    let sum = Fates { put_back: 5, delivered: 1, died: 2, ended: 1, first_death: death("m-1") };
+    assert_eq!(store.fates("01J-A").await.unwrap(), sum);
 }
 
 pub async fn a_pause_stays_until_it_is_lifted(store: &impl Store) {

@@ -56,6 +56,7 @@ pub fn message(name: &str) -> Message {
         expires_at: None,
         statements: None,
         replays: 2,
+        replayed_by: Some("01JD8Q6H3ZK7W5V0N2T4R6Y8BC".into()),
     }
 }
 

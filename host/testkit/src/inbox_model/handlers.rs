@@ -251,6 +251,7 @@ impl World {
             expires_at: None,
             statements: None,
             replays: 0,
+            replayed_by: None,
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::outbox::dead_groups::DeadGroups;
+use waybill_core::outbox::dead_plan::DeadTally;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled};
 use waybill_core::port::query::{Counted, DeadGroup, Depth, Depths, Found, ListKind, Page, QueryStore};
@@ -281,6 +282,21 @@ impl QueryStore for MemoryStore {
             let mut groups = DeadGroups::default();
             latest.into_iter().filter(|dead| filter.takes_dead(dead)).for_each(|dead| groups.add(dead));
             Counted { value: groups.finish(), since }
+        }))
+    }
+
+    async fn tally_dead(
+        &self,
+        filter: &Filter,
+        reads: usize,
+        spares_quarantined: bool,
+    ) -> Result<Counted<DeadTally>, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let Counted { value: latest, since } = tables.latest_dead(filter.before, reads);
+            let mut tally = DeadTally::new(spares_quarantined);
+            latest.into_iter().filter(|dead| filter.takes_dead(dead)).for_each(|dead| tally.add(dead));
+            Counted { value: tally, since }
         }))
     }
 

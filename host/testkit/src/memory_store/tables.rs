@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use waybill_core::fates::Fates;
 use waybill_core::idempotency::{Entry, EntryKey};
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::message::Message;
@@ -80,6 +81,8 @@ pub struct Tables {
     pub audit_last: u64,
     /// `waybill_tx_event`, in the order of time.
     pub tx_events: BTreeMap<TxRecordKey, Arc<TxRecord>>,
+    /// What became of what operations put back, by operation and shard.
+    pub fates: BTreeMap<(String, ShardId), Fates>,
     pub dedup: BTreeMap<DedupKey, DedupEntry>,
     pub sagas: SagaTables,
     pub inbox: InboxTables,
@@ -190,6 +193,9 @@ impl Tables {
             }
             Write::PutTxEvents(record) => {
                 self.tx_events.insert(record.key, Arc::clone(record));
+            }
+            Write::AddFates { operation, fates } => {
+                self.fates.entry((operation.to_string(), shard)).or_default().add(fates);
             }
             Write::PutId { record, .. } => {
                 self.ids.insert(id_key(&record.tenant, &record.id), record.as_ref().clone());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use waybill_core::audit::AuditQuery;
+use waybill_core::fates::Fates;
 use waybill_core::ids::{ShardId, Tenant};
 use waybill_core::message::Message;
 use waybill_core::outbox::records::DoorKey;
@@ -86,6 +87,17 @@ impl TransactStore for MemoryStore {
         self.check()?;
         Ok(self.read(|tables| {
             tables.operations.values().filter(|operation| operation.state == OperationState::Running).cloned().collect()
+        }))
+    }
+
+    async fn fates(&self, operation: &str) -> Result<Fates, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| {
+            let of_it = tables.fates.iter().filter(|((of, _), _)| of == operation);
+            of_it.fold(Fates::default(), |mut sum, (_, fates)| {
+                sum.add(fates);
+                sum
+            })
         }))
     }
 

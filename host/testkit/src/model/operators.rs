@@ -103,7 +103,7 @@ impl<S: ModelStore> World<S> {
             Spot::Dead(place) => {
                 let dead = self.store.dead_letter(at(place))?;
                 match self.rng.below(3) {
-                    0 if known.replays < 2 => Some(Command::Replay(dead)),
+                    0 if known.replays < 2 => Some(Command::Replay { dead, by: Some("operation".into()) }),
                     1 => Some(Command::Quarantine { dead, note: "by hand".to_owned() }),
                     _ => Some(Command::Purge(dead)),
                 }

@@ -1,9 +1,16 @@
 //! What operators ask.
 
+use std::sync::Arc;
+
 use super::bench::*;
-use waybill_core::outbox::owner::{Command, CommandError};
-use waybill_core::outbox::records::{DeadState, DoneEnd};
+use waybill_core::fates::{Death, Fates};
+use waybill_core::outbox::owner::{Command, CommandError, Verdict};
+use waybill_core::outbox::records::{DeadLetter, DeadState, DoneEnd};
 use waybill_core::time::UnixMillis;
+
+fn replay(dead: Arc<DeadLetter>) -> Command {
+    Command::Replay { dead, by: None }
+}
 
 #[test]
 fn a_waiting_message_can_be_cancelled_and_one_being_sent_cannot() {
@@ -97,8 +104,8 @@ fn a_replay_joins_at_its_own_place_with_no_attempts() {
     bench.commit();
     bench.enqueue(vec![keyed("a2", "a")]);
     let letter = bench.dead().remove(0);
-    bench.command(Command::Replay(letter.clone())).unwrap();
-    bench.command(Command::Replay(letter)).unwrap();
+    bench.command(replay(letter.clone())).unwrap();
+    bench.command(replay(letter)).unwrap();
     bench.prepare();
     let built = bench.build();
     assert_eq!(
@@ -113,6 +120,81 @@ fn a_replay_joins_at_its_own_place_with_no_attempts() {
     let sending = bench.take(10);
     assert_eq!((names(&sending), sending[0].attempt), (vec!["a1".to_owned()], 1));
     assert_eq!(bench.parked()[0].history.len(), 1, "what happened before is kept");
+}
+
+/// What the shard counted of what an operation put back.
+fn fates(bench: &Bench, operation: &str) -> Fates {
+    bench.read(|tables| tables.fates.get(&(operation.to_owned(), SHARD)).cloned().unwrap_or_default())
+}
+
+/// Sends all that can be sent and settles each, and commits that.
+fn settle_all(bench: &mut Bench, fate: impl Fn(&str) -> Verdict) {
+    for sending in bench.take(100) {
+        let verdict = fate(&names(std::slice::from_ref(&sending))[0]);
+        assert!(bench.settle(&sending, verdict));
+    }
+    bench.commit();
+}
+
+/// Puts all dead letters back, in their order, each by somebody.
+fn put_back(bench: &mut Bench, by: &[Option<&str>]) {
+    for (dead, by) in bench.dead().into_iter().zip(by) {
+        bench.command(Command::Replay { dead, by: by.map(Arc::from) }).unwrap();
+    }
+    bench.commit();
+}
+
+#[test]
+fn what_an_operation_puts_back_is_counted_with_the_commits_that_settle_it() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("a"), message("b"), message("c"), message("d")]);
+    settle_all(&mut bench, |_| dead());
+    put_back(&mut bench, &[Some("op-1"); 4]);
+    assert_eq!(fates(&bench, "op-1"), Fates { put_back: 4, ..Fates::default() });
+    let retry = bench.retry_in(1_000);
+    settle_all(&mut bench, |name| match name {
+        "a" => ack(),
+        "b" => dead(),
+        _ => retry.clone(),
+    });
+    let told = fates(&bench, "op-1");
+    assert_eq!((told.delivered, told.died, told.on_the_way()), (1, 1, 2), "what is tried again is on its way");
+    assert_eq!(told.first_death, bench.dead().first().map(|dead| Death::of(dead)));
+    for parked in bench.parked() {
+        bench.command(Command::Cancel { place: parked.place, segment: None }).unwrap();
+    }
+    bench.commit();
+    let told = fates(&bench, "op-1");
+    assert_eq!((told.ended, told.on_the_way()), (2, 0));
+}
+
+#[test]
+fn fates_outlive_the_owner_that_began_to_count_them() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("a"), message("b")]);
+    settle_all(&mut bench, |_| dead());
+    put_back(&mut bench, &[Some("op-1"); 2]);
+    bench.crash();
+    bench.commit();
+    // Behind a crash few may go at a time.
+    for _ in 0..5 {
+        settle_all(&mut bench, |_| ack());
+    }
+    assert_eq!(fates(&bench, "op-1"), Fates { put_back: 2, delivered: 2, ..Fates::default() });
+}
+
+#[test]
+fn what_was_put_back_anew_counts_no_more_for_the_operation_before() {
+    let mut bench = Bench::new();
+    bench.enqueue(vec![message("a"), message("b")]);
+    settle_all(&mut bench, |_| dead());
+    put_back(&mut bench, &[Some("op-1"); 2]);
+    settle_all(&mut bench, |_| dead());
+    put_back(&mut bench, &[None, Some("op-2")]);
+    settle_all(&mut bench, |_| ack());
+    let (first, second) = (fates(&bench, "op-1"), fates(&bench, "op-2"));
+    assert_eq!((first.put_back, first.died, first.delivered), (2, 2, 0));
+    assert_eq!((second.put_back, second.delivered), (1, 1));
 }
 
 #[test]

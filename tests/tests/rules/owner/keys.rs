@@ -97,7 +97,7 @@ fn two_dead_letters_of_a_key_both_hold_it() {
     bench.commit();
     assert!(bench.take(10).is_empty());
     let second = bench.dead().remove(0);
-    bench.command(Command::Replay(second)).unwrap();
+    bench.command(Command::Replay { dead: second, by: None }).unwrap();
     bench.commit();
     bench.send_one("a2", dead());
     bench.commit();

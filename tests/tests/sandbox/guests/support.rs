@@ -90,6 +90,7 @@ pub fn delivery(number: u64, payload: &str) -> Delivery {
         expires_at: None,
         statements: None,
         replays: 0,
+        replayed_by: None,
     };
     Delivery {
         message: Arc::new(message),

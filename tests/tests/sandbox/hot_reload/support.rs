@@ -285,6 +285,7 @@ fn delivery(number: u64) -> Delivery {
         expires_at: None,
         statements: None,
         replays: 0,
+        replayed_by: None,
     };
     let payload = number.to_string().into();
     let destination = "orders.created".to_owned();

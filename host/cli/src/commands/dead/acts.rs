@@ -49,6 +49,40 @@ pub(in crate::commands) struct DeadLetterAct {
     pub(in crate::commands) mode: Option<Mode>,
     /// Those of stdin that are quarantined are left alone: by a filter they would be, too.
     pub(in crate::commands) spares_quarantined: bool,
+    /// By filter: which set.
+    pub(in crate::commands) set: Set,
+    /// By filter: so many messages first, and the rest when these are delivered.
+    pub(in crate::commands) trial: Option<u32>,
+}
+
+/// By filter: which set of dead letters.
+#[derive(Clone, Debug, Default, Args)]
+#[group(skip)]
+pub struct Set {
+    /// With --filter: only those that died until this instant, RFC 3339 [default: now]
+    #[arg(long, value_name = "INSTANT", requires = "filter")]
+    pub before: Option<String>,
+    /// With --filter: do nothing if more than this match [default: as many as it counts before it asks]
+    #[arg(long, value_name = "N", requires = "filter")]
+    pub expect_count: Option<u64>,
+    /// With --filter: count all of them, not the latest 10,000 alone
+    #[arg(long, requires = "filter")]
+    pub exact: bool,
+}
+
+impl DeadLetterAct {
+    /// What an operation is asked for with.
+    fn request(&self) -> Map<String, Value> {
+        let Set { before, expect_count, exact } = &self.set;
+        let members = [
+            ("reason", Some(Value::from(self.text.as_str()))),
+            ("before", before.as_deref().map(Value::from)),
+            ("expect_count", expect_count.map(Value::from)),
+            ("exact", exact.then_some(Value::Bool(true))),
+            ("trial", self.trial.map(Value::from)),
+        ];
+        members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
 }
 
 /// Which dead letters.
@@ -86,8 +120,7 @@ pub(super) async fn by_filter(
     tenant: Option<&str>,
     how: &Bulk,
 ) -> Result<(), CliError> {
-    let request = Map::from_iter([("reason".to_owned(), act.text.as_str().into())]);
-    let operation = Operation::new((act.kind, act.verb), filter, tenant, how.rate, request);
+    let operation = Operation::new((act.kind, act.verb), filter, tenant, how.rate, act.request());
     operation.run(context, &LETTERS, how).await
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::acts::{self, DeadLetterAct, Letters};
+use super::acts::{self, DeadLetterAct, Letters, Set};
 use crate::commands::Context;
 use crate::commands::bulk::Bulk;
 use crate::exit::CliError;
@@ -20,6 +20,8 @@ pub struct Quarantine {
     #[arg(long, value_name = "TEXT")]
     pub note: String,
     #[command(flatten)]
+    pub set: Set,
+    #[command(flatten)]
     pub bulk: Bulk,
 }
 
@@ -32,6 +34,8 @@ pub(super) async fn run(args: &Quarantine, context: &mut Context<'_>) -> Result<
         text,
         mode: None,
         spares_quarantined: false,
+        set: args.set.clone(),
+        trial: None,
     };
     acts::run(&act, &args.letters, &args.bulk, context).await
 }

@@ -5,7 +5,7 @@ use clap::{ArgGroup, Args};
 use super::rows;
 use crate::commands::Context;
 use crate::commands::bulk::{self, Bulk};
-use crate::commands::dead::acts::{self, DeadLetterAct, Kind, Letters};
+use crate::commands::dead::acts::{self, DeadLetterAct, Kind, Letters, Set};
 use crate::commands::selection::Selection;
 use crate::exit::CliError;
 
@@ -57,6 +57,8 @@ pub(super) async fn run(args: &Replay, context: &mut Context<'_>) -> Result<(), 
         text: args.bulk.reason.clone().unwrap_or_default(),
         mode: None,
         spares_quarantined: !args.quarantined,
+        set: Set::default(),
+        trial: None,
     };
     let filter = args.filter.as_ref().map(|filter| format!("{} kind=inbox", bulk::whole(filter)));
     let selection = Selection { ids: args.ids.clone(), filter, tenant: args.tenant.clone() };

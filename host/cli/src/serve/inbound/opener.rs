@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use waybill_core::changes::ChangeKind;
 use waybill_core::code::Code;
 use waybill_core::endpoint::ReloadPolicy;
 use waybill_core::port::provision::{ProvisionChange, ProvisionError};
@@ -18,6 +19,9 @@ use waybill_sandbox::{
 };
 
 use super::CLOSE_TIMEOUT;
+
+/// Begins the name of a source's plugin; no configured name holds a dot.
+pub(super) const PREFIX: &str = "source.";
 
 /// A source of the configuration.
 pub struct ConfiguredSource {
@@ -67,6 +71,11 @@ impl ConfiguredSource {
             ComponentSource::File(path) if self.spec.settings.watch => Some(path.as_path()),
             _ => None,
         }
+    }
+
+    /// What operators know its plugin by.
+    pub fn plugin_name(&self) -> String {
+        format!("{PREFIX}{}", self.spec.settings.name)
     }
 
     /// Whether another plugin lies at its place than the one that serves.
@@ -158,9 +167,16 @@ impl ConfiguredSource {
             tracing::warn!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source isn't open yet: it is tried again");
         }
         let mut state = self.state.lock();
-        let since = if state.generation == generation { state.since } else { now() };
+        let is_same = state.generation == generation;
+        let since = if is_same { state.since } else { now() };
+        let version = plugin.manifest().version.clone();
         *state = State { plugin, generation, is_on_trial: false, since, open: Arc::downgrade(&source) };
         drop(state);
+        if !is_same {
+            let detail = format!("generation {generation}, version {version}");
+            let sandbox = self.fleet.sandbox();
+            sandbox.tell_change(ChangeKind::PluginSwapped, &self.plugin_name(), |change| change.detail(&detail));
+        }
         Ok(source)
     }
 }
@@ -199,6 +215,9 @@ impl SourcePlugin for ConfiguredSource {
             match self.start(plugin, generation.saturating_add(1), wants.clone(), true).await {
                 Ok(source) => return Ok(source),
                 Err(error) => {
+                    self.fleet.sandbox().tell_change(ChangeKind::PluginRefused, &self.plugin_name(), |change| {
+                        change.code(error.code().as_str()).detail(&error.to_string())
+                    });
                     tracing::error!(source = %self.spec.settings.name, code = error.code().as_str(), %error, "a source's new plugin doesn't serve: the one before does");
                 }
             }

@@ -15,10 +15,7 @@ use waybill_engine::Engine;
 use waybill_sandbox::{Fleet, Phase, World};
 
 use super::InForce;
-use super::opener::ConfiguredSource;
-
-/// Begins the name of a source's plugin; no configured name holds a dot.
-const PREFIX: &str = "source.";
+use super::opener::{ConfiguredSource, PREFIX};
 
 /// All plugins that can be changed while the host runs.
 pub struct HostPlugins {
@@ -146,7 +143,7 @@ fn view(source: &ConfiguredSource) -> TransportPlugin {
         reason: None,
     };
     TransportPlugin {
-        transport: format!("{PREFIX}{}", source.name()),
+        transport: source.plugin_name(),
         world: World::Source.to_string(),
         source: source.comes_from(),
         watch: source.file().is_some(),

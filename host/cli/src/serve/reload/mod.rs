@@ -29,10 +29,12 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded};
+use waybill_core::changes::{Change, ChangeKind};
 use waybill_core::code::Code;
+use waybill_core::port::changes::Changes as _;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
-use waybill_engine::{Engine, Participants, Refusal};
+use waybill_engine::{ChangeFeed, Engine, Participants, Refusal};
 use waybill_sandbox::{Fleet, SwapError};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
@@ -66,6 +68,8 @@ pub struct Host {
     pub trail: Arc<dyn TransactStore>,
     /// Its certificate, if there is one, is read again, from where the configuration now says it is.
     pub encryption: Encryption,
+    /// Told of each reload, and of each that was refused.
+    pub changes: Arc<ChangeFeed>,
 }
 
 /// A running host's configuration. Cheap to clone.
@@ -205,6 +209,20 @@ impl Reloader {
         Ok(reloaded)
     }
 
+    /// Tells of a reload that changed something, and of one that was refused.
+    fn tell(&self, actor: &str, result: &Result<Reloaded, ReloadRefused>) {
+        let change = |kind| Change::new(now(), kind, "configuration").by(actor);
+        let told = match result {
+            Ok(done) if done.changes.is_empty() => return,
+            Ok(done) => {
+                let keys: Vec<&str> = done.changes.iter().map(|change| change.key.as_str()).collect();
+                change(ChangeKind::ConfigurationReloaded).detail(&keys.join(", "))
+            }
+            Err(refused) => change(ChangeKind::ConfigurationRefused).code(&refused.code).detail(&refused.message),
+        };
+        self.host.changes.note(told);
+    }
+
     async fn audit(&self, actor: &str, result: &Result<Reloaded, ReloadRefused>) {
         let detail = match result {
             Ok(done) => json!({
@@ -213,9 +231,8 @@ impl Reloader {
             }),
             Err(refused) => json!({ "code": refused.code, "error": refused.message }),
         };
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = AuditEvent {
-            at: UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+            at: now(),
             kind: "ConfigurationReloaded".to_owned(),
             actor: actor.to_owned(),
             tenant: None,
@@ -234,9 +251,20 @@ impl ConfigurationService for Reloader {
     async fn reload(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused> {
         let (this, actor) = (self.clone(), actor.to_owned());
         // In a task of its own: what was begun is ended, whether or not its caller waits.
-        let work = tokio::spawn(async move { this.reload_now(apply, &actor).await });
+        let work = tokio::spawn(async move {
+            let result = this.reload_now(apply, &actor).await;
+            if apply {
+                this.tell(&actor, &result);
+            }
+            result
+        });
         work.await.unwrap_or_else(|ended| Err(refused(Code::UNKNOWN_INTERNAL, ended.to_string(), true)))
     }
+}
+
+fn now() -> UnixMillis {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// What is shown as in force: settings that count after a restart are still what they were.

@@ -225,4 +225,10 @@ impl Filter {
         self.tenant = Some(Glob::literal(tenant));
         true
     }
+
+    /// Confines it to what ended until an instant, that one included.
+    pub fn until(&mut self, last: UnixMillis) {
+        let behind = UnixMillis(last.0.saturating_add(1));
+        self.before = Some(self.before.map_or(behind, |before| before.min(behind)));
+    }
 }

@@ -28,6 +28,18 @@ fn conditions_are_read_and_wildcards_match() {
 }
 
 #[test]
+fn a_set_that_stands_still_ends_with_its_instant_and_no_later_than_the_filter() {
+    let ends = |text: &str, last| {
+        let mut filter = Filter::parse(text, UnixMillis(10_000_000)).unwrap();
+        filter.until(UnixMillis(last));
+        filter.before
+    };
+    assert_eq!(ends("", 9_000_000), Some(UnixMillis(9_000_001)), "what ended at that instant is taken");
+    assert_eq!(ends("age>1h", 9_000_000), Some(UnixMillis(6_400_000)));
+    assert_eq!(ends("age>1h", 6_000_000), Some(UnixMillis(6_000_001)));
+}
+
+#[test]
 fn a_message_is_found_by_any_of_its_annotations() {
     let with = |annotations| {
         let new = NewMessage { topic: "bus:x".to_owned(), annotations, ..NewMessage::default() };

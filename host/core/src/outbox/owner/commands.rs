@@ -28,7 +28,11 @@ pub enum Command {
     /// Move a scheduled message to another instant.
     Reschedule { scheduled: Arc<Scheduled>, due: UnixMillis },
     /// Put a dead letter back at its own place, with no attempts.
-    Replay(Arc<DeadLetter>),
+    Replay {
+        dead: Arc<DeadLetter>,
+        /// The bulk operation that does it, which is told what becomes of it.
+        by: Option<Arc<str>>,
+    },
     /// Fence a dead letter off.
     Quarantine { dead: Arc<DeadLetter>, note: String },
     /// Remove a dead letter; it stays in the history for its time.
@@ -89,7 +93,7 @@ impl Owner {
                 Some(slot) if slot.origin == super::slots::Origin::Parked => Ok(()),
                 _ => Err(CommandError::Gone),
             },
-            Command::Replay(dead) => {
+            Command::Replay { dead, .. } => {
                 let parked = self.scheduler.parked_of(&dead.message.tenant);
                 if parked >= self.config.parked_per_tenant { Err(CommandError::ParkedFull) } else { Ok(()) }
             }

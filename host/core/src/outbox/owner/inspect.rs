@@ -204,6 +204,11 @@ impl Owner {
             .collect()
     }
 
+    /// The hold of a destination or a whole transport, if it is held.
+    pub fn hold_of(&self, key: &HoldKey, now: Now) -> Option<HoldInfo> {
+        self.holds.get(key).map(|hold| HoldInfo::of(key, hold, now))
+    }
+
     /// Keys held by a failed head or a dead letter, at most `limit`.
     pub fn held_keys(&self, limit: usize, now: Now) -> Vec<HeldKey> {
         let parked = self.keys.iter().filter_map(|(_, queue)| {

@@ -34,6 +34,7 @@
 //! | `release` | giving the shard back |
 //! | `driver` | what a driver asks for beside the protocol |
 //! | `inspect` | counts and reasons for people |
+//! | `waits` | how much waits, by transport alone |
 //! | `invariants` | what the parts must agree on, for tests |
 
 mod build;
@@ -66,6 +67,7 @@ mod takeover;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod waits;
 mod window;
 
 use std::collections::{BTreeMap, HashMap};
@@ -85,6 +87,7 @@ pub use rules::{Rule, Rules};
 pub use sends::Sending;
 pub use settle::{Settlement, Verdict};
 pub use takeover::{TakeoverInput, has_died, takeover, takeover_reads};
+pub use waits::Waits;
 pub use window::{LoadPurpose, LoadRequest};
 
 use crate::ids::{Seq, ShardId, Tenant};

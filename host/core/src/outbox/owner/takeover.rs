@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::{Rule, Rules};
 use crate::code::Code;
+use crate::fates::{Death, Fate, Fates};
 use crate::ids::Place;
 use crate::ids::{Seq, ShardId};
 use crate::limits::{ALONE_CRASHES_MAX, SEGMENT_BYTES_MAX};
@@ -265,6 +266,11 @@ impl Takeover<'_> {
         let code = Some(Arc::from(dead.code.as_str()));
         let plain = || TxEvent::plain(TxEventKind::Dead, &message.tenant, &message.id);
         self.bytes += self.log.note(|| TxEvent { attempts, code, ..plain() });
+        if let Some(operation) = &message.replayed_by {
+            let mut fates = Fates::default();
+            fates.count(Fate::Died(Death::of(&dead)));
+            self.put(Write::AddFates { operation: Arc::clone(operation), fates });
+        }
         self.put(Write::PutDead(Arc::new(dead)));
     }
 }

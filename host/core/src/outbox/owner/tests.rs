@@ -346,3 +346,12 @@ fn a_host_that_dies_between_two_commits_of_its_takeover_forgets_nobody() {
     let second = page(&first, 2);
     assert_eq!((second.suspicion.unclean, &second.suspicion.suspects), (2, &suspects));
 }
+
+#[test]
+fn what_waits_is_what_the_depths_say_by_transport_alone() {
+    let mut owner = owner(parked(3, false));
+    commits(&mut owner);
+    let depths: u64 = owner.depths().values().map(|depth| depth.ready + depth.parked).sum();
+    let waits = owner.waits();
+    assert_eq!((depths, waits[&Some(TransportId(0))].waiting, waits.len()), (3, 3, 1));
+}

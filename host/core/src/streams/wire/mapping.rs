@@ -111,6 +111,7 @@ impl Mapping {
             expires_at: None,
             statements: None,
             replays: 0,
+            replayed_by: None,
         };
         Ok(Delivery {
             message: Arc::new(message),

@@ -83,7 +83,7 @@ impl Inbox {
             store,
             config: ArcSwap::new(config),
             seats: Seats::default(),
-            meter: InboxMeter::new(),
+            meter: InboxMeter::new(Arc::clone(&context.counts)),
             outbox: outbox.to_vec(),
             sagas,
             streams,

@@ -87,6 +87,17 @@ impl SourceService for Inbox {
 }
 
 impl Inbox {
+    /// How far sources that are open here are behind their peers, where those tell.
+    pub(crate) fn lags(&self) -> Vec<(String, u64)> {
+        let config = self.config();
+        let of = |source: &Arc<SourceConfig>| {
+            let is_here = self.home_of(source).is_ok_and(|shard| shard.condition().is_owned());
+            let lag = self.shared.seats.of(&source.name).figures().lag.filter(|_| is_here)?;
+            Some((source.name.to_string(), lag))
+        };
+        config.sources.iter().filter_map(of).collect()
+    }
+
     async fn source_view(&self, config: &InboundConfig, source: &SourceConfig) -> SourceView {
         let seat = self.shared.seats.of(&source.name);
         let figures = seat.figures();

@@ -83,7 +83,7 @@ impl Sagas {
             store: Arc::clone(store),
             calls: Calls::new(Arc::clone(context)),
             definitions: Definitions::new(context.config.exclusive),
-            meter: SagaMeter::new(),
+            meter: SagaMeter::new(Arc::clone(&context.counts)),
             outbox: outbox.to_vec(),
             streams,
         });

@@ -41,11 +41,23 @@ pub(super) struct DeadLetters {
     /// Becomes the note of what is quarantined.
     reason: String,
     by: ActedBy,
+    /// Of the operation.
+    id: Arc<str>,
 }
 
 impl DeadLetters {
     pub fn of(operation: &Operation, act: DeadAct) -> Result<Option<Self>, ServiceError> {
-        let mut filter = Filter::parse(&operation.filter, operation.created_at)?;
+        let mut filter = Filter::parse(&operation.filter, operation.before.unwrap_or(operation.created_at))?;
+        if let Some(before) = operation.before {
+            filter.until(before);
+        }
+        if operation.trial.is_some() {
+            // Of others nobody counts what comes of a replay.
+            if !filter.may_take(DeadKind::Message) {
+                return Ok(None);
+            }
+            filter.kind = Some(Glob::literal(DeadKind::Message.word()));
+        }
         if act == DeadAct::Replay && filter.state.is_none() {
             // Quarantined ones are replayed only by their id.
             filter.state = Some(Glob::new("dead"));
@@ -59,13 +71,20 @@ impl DeadLetters {
             filter.without_sagas = true;
         }
         let is_possible = operation.tenant.as_deref().is_none_or(|tenant| filter.confine(tenant));
-        let (reason, by) = (operation.reason.clone(), acted_by(operation));
-        Ok(is_possible.then_some(Self { act, filter, reason, by }))
+        let (reason, by, id) = (operation.reason.clone(), acted_by(operation), Arc::from(operation.id.as_str()));
+        Ok(is_possible.then_some(Self { act, filter, reason, by, id }))
+    }
+
+    /// What was done to one that isn't a message; `replayed` says what a replay of it was.
+    fn done(&self, replayed: Outcome) -> Outcome {
+        if self.act == DeadAct::Replay { replayed } else { Outcome::Done }
     }
 
     async fn act_on_message(&self, outbox: &Outbox, dead: &DeadLetter) -> Result<Outcome, ServiceError> {
         let command = match self.act {
-            DeadAct::Replay => OperatorCommand::Replay { place: dead.place, quarantined_too: false },
+            DeadAct::Replay => {
+                OperatorCommand::Replay { place: dead.place, quarantined_too: false, by: Some(Arc::clone(&self.id)) }
+            }
             DeadAct::Quarantine => OperatorCommand::Quarantine { place: dead.place, note: self.reason.clone() },
             DeadAct::Purge => OperatorCommand::Purge { place: dead.place },
         };
@@ -92,7 +111,7 @@ impl DeadLetters {
             DeadAct::Purge => Ok(false),
         };
         match done {
-            Ok(true) => Ok(Outcome::Done),
+            Ok(true) => Ok(self.done(Outcome::NotFollowed)),
             Ok(false) => Ok(Outcome::refused(&gone())),
             Err(error) if sagas.is_passing(&error) => Err(error.into()),
             Err(error) => Ok(Outcome::refused(&error.into())),
@@ -111,7 +130,7 @@ impl DeadLetters {
             DeadAct::Purge => inbox.purge_dead(*shard, dead).await.map(|()| true),
         };
         match done {
-            Ok(true) => Ok(Outcome::Done),
+            Ok(true) => Ok(self.done(Outcome::NotFollowed)),
             Ok(false) => Ok(Outcome::refused(&gone())),
             Err(error) if inbox.is_passing(&error) => Err(error),
             Err(error) => Ok(Outcome::refused(&error)),
@@ -131,7 +150,7 @@ impl DeadLetters {
             DeadAct::Purge => streams.purge_dead(letter.place).await.map_err(ServiceError::from),
         };
         match done {
-            Ok(true) => Ok(Outcome::Done),
+            Ok(true) => Ok(self.done(Outcome::Delivered)),
             Ok(false) => Ok(Outcome::refused(&gone())),
             Err(error) if is_passing(&error) => Err(error),
             Err(error) => Ok(Outcome::refused(&error)),
@@ -172,8 +191,8 @@ impl Task for DeadLetters {
     /// What is done is gone from the page, which is read again.
     const TRIES: u32 = 1;
 
-    async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
-        outbox.number_of_dead(&self.filter).await
+    async fn count(&self, outbox: &Outbox, reads: usize) -> Result<Counted<u64>, ServiceError> {
+        outbox.number_of_dead(&self.filter, reads).await
     }
     async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<NamedDead>, ServiceError> {
         let page = outbox.dead_page(&self.filter, cursor, PAGE, false).await?;

@@ -56,7 +56,7 @@ impl Task for WaitingMessages {
     /// What is done is gone from the page, which is read again.
     const TRIES: u32 = 1;
 
-    async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
+    async fn count(&self, outbox: &Outbox, _: usize) -> Result<Counted<u64>, ServiceError> {
         let found = outbox.waiting_messages(self.tenant.as_ref(), &self.filter, self.waiting.moved_to, 0).await?;
         Ok(Counted { value: found.matched, since: found.counted_since })
     }

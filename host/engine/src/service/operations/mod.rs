@@ -7,6 +7,7 @@
 //! | `task` | what one does, and to what |
 //! | `dead` | on dead letters: in key order, so each key keeps its order, then on stuck sagas |
 //! | `messages` | on messages that wait, taken back or moved to another instant |
+//! | `trial` | what a replay tries before the rest |
 //! | `sagas` | on sagas that haven't ended, newest start first, each once |
 
 mod dead;
@@ -14,6 +15,7 @@ mod messages;
 mod run;
 mod sagas;
 mod task;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,15 +28,21 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 use waybill_api::operations::OperationService;
+use waybill_core::fates::{Fates, Trial};
 use waybill_core::ids::Tenant;
+use waybill_core::limits::DEAD_READS_MAX;
+use waybill_core::outbox::dead_plan::has_grown;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::{OperationRequest, ServiceError};
 use waybill_core::port::transact::{Operation, OperationState};
 
 use super::Outbox;
+use super::dead_list::planned_reads;
 pub(crate) use run::start;
 use task::Work;
 
+/// The kind whose effects are followed.
+const REPLAY: &str = "replay";
 /// Acts a second when the caller names no rate.
 const RATE_DEFAULT: u32 = 100;
 /// Acts a second at most.
@@ -59,7 +67,7 @@ struct Running {
 #[async_trait]
 impl OperationService for Outbox {
     async fn start_operation(&self, request: OperationRequest) -> Result<Operation, ServiceError> {
-        let now = self.now();
+        let (now, planned) = (self.now(), request.planned);
         let mut operation = Operation {
             id: ulid::Ulid::new().to_string(),
             kind: request.kind,
@@ -67,6 +75,8 @@ impl OperationService for Outbox {
             step: request.step,
             mode: request.mode,
             not_before: request.not_before,
+            before: planned.before.map(|before| before.min(now)),
+            trial: planned.trial.map(Trial::new),
             tenant: request.tenant.map(|tenant| tenant.to_string()),
             rate: request.rate.unwrap_or(RATE_DEFAULT).clamp(1, RATE_MAX),
             reason: request.reason,
@@ -78,21 +88,33 @@ impl OperationService for Outbox {
             unchanged: 0,
             failed: 0,
             refusals: Vec::new(),
+            fates: Fates::default(),
+            not_followed: 0,
             cursor: None,
             error: None,
             created_at: now,
             updated_at: now,
         };
         if let Some(work) = Work::of(self, &operation)? {
-            let counted = work.count(self).await?;
+            let reads = planned.expect_count.map_or(DEAD_READS_MAX, |_| planned_reads(planned.exact));
+            let counted = work.count(self, reads).await?;
+            if let Some(expected) = planned.expect_count
+                && has_grown(expected, &counted)
+            {
+                return Err(ServiceError::SetGrew { planned: expected, matched: counted.value });
+            }
             (operation.matched, operation.counted_since) = (counted.value, counted.since);
         }
-        let detail = serde_json::json!({
+        let mut detail = serde_json::json!({
             "kind": operation.kind, "filter": operation.filter, "step": operation.step, "mode": operation.mode,
             "not_before": operation.not_before,
             "matched": operation.matched, "rate": operation.rate, "reason": operation.reason,
         });
-        let kind = if operation.kind == "replay" { "TxReplayRequested" } else { "OperationStarted" };
+        if let Some(detail) = detail.as_object_mut() {
+            detail.extend(operation.before.map(|before| ("before".to_owned(), before.to_string().into())));
+            detail.extend(operation.trial.map(|trial| ("trial".to_owned(), trial.size.into())));
+        }
+        let kind = if operation.kind == REPLAY { "TxReplayRequested" } else { "OperationStarted" };
         let event = self.event(kind, &operation.actor, operation.tenant.as_deref(), &operation.id, detail);
         let (context, operations, noted) = (Arc::clone(&self.context), Arc::clone(&self.operations), operation.clone());
         // In a task of its own: an operation that is in the store is worked on, whether or not its caller waits.
@@ -109,6 +131,14 @@ impl OperationService for Outbox {
     async fn operation(&self, id: &str) -> Result<Operation, ServiceError> {
         let found = self.context.stores.transact.operation(id).await?;
         found.ok_or(ServiceError::NotFound { what: Missing::Operation, id: id.to_owned() })
+    }
+
+    async fn fates(&self, operation: &Operation) -> Result<Fates, ServiceError> {
+        let mut fates = operation.fates.clone();
+        if operation.kind == REPLAY {
+            fates.add(&self.context.stores.transact.fates(&operation.id).await?);
+        }
+        Ok(fates)
     }
 
     async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, ServiceError> {

@@ -1,5 +1,6 @@
 //! The task that works on all operations.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,15 +8,17 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use waybill_core::code::Code;
+use waybill_core::fates::Fate;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::{Operation, OperationState};
 
 use super::Outbox;
 use super::task::{Outcome, Task, Work};
+use super::trial;
 
 /// Pause while a shard has no room or the store makes trouble.
-const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
 /// Progress is noted in the store this often, and at the end.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// The same trouble is told this often.
@@ -154,6 +157,10 @@ async fn each<T: Task>(
     let outbox = progress.outbox;
     let pace = Duration::from_secs_f64(1.0 / f64::from(progress.operation.rate));
     let mut next_at = Instant::now();
+    // It may have been interrupted while it waited for its trial.
+    if let ControlFlow::Break(end) = trial::look(progress, stop, false).await? {
+        return Ok(end);
+    }
     loop {
         let read_from = progress.operation.cursor.clone();
         let page = task.page(outbox, read_from.as_deref()).await?;
@@ -173,33 +180,52 @@ async fn each<T: Task>(
             let Some(outcome) = act(task, progress, item, stop).await? else {
                 return Ok(Some(OperationState::Cancelled));
             };
-            let operation = &mut progress.operation;
-            match outcome {
-                Outcome::Done => operation.done += 1,
-                Outcome::Unchanged => operation.unchanged += 1,
-                Outcome::Refused { code, detail } => {
-                    let (id, code) = (T::id(item), code.as_str());
-                    if operation.refuse(code, id, detail.clone()) {
-                        tracing::info!(
-                            operation = operation.id,
-                            id,
-                            code,
-                            detail,
-                            "left as it is; others with this code are only counted"
-                        );
-                    }
-                }
-                Outcome::MatchesNoMore => {}
-            }
+            count(&mut progress.operation, T::id(item), outcome);
             if let Some(behind) = T::cursor_behind(read_from.as_deref(), item)? {
-                operation.cursor = Some(behind);
+                progress.operation.cursor = Some(behind);
             }
             progress.note_now_and_then().await?;
+            if let ControlFlow::Break(end) = trial::look(progress, stop, false).await? {
+                return Ok(end);
+            }
         }
         progress.operation.cursor = page.next_cursor;
         if progress.operation.cursor.is_none() {
-            return Ok(Some(OperationState::Done));
+            return match trial::look(progress, stop, true).await? {
+                ControlFlow::Break(end) => Ok(end),
+                ControlFlow::Continue(()) => Ok(Some(OperationState::Done)),
+            };
         }
+    }
+}
+
+/// Counts what became of one.
+fn count(operation: &mut Operation, id: &str, outcome: Outcome) {
+    match outcome {
+        Outcome::Done => operation.done += 1,
+        Outcome::Delivered => {
+            operation.done += 1;
+            operation.fates.count(Fate::PutBack);
+            operation.fates.count(Fate::Delivered);
+        }
+        Outcome::NotFollowed => {
+            operation.done += 1;
+            operation.not_followed += 1;
+        }
+        Outcome::Unchanged => operation.unchanged += 1,
+        Outcome::Refused { code, detail } => {
+            let code = code.as_str();
+            if operation.refuse(code, id, detail.clone()) {
+                tracing::info!(
+                    operation = operation.id,
+                    id,
+                    code,
+                    detail,
+                    "left as it is; others with this code are only counted"
+                );
+            }
+        }
+        Outcome::MatchesNoMore => {}
     }
 }
 
@@ -232,9 +258,9 @@ async fn act<T: Task>(
 }
 
 /// An operation under way, noted in the store now and then.
-struct Progress<'a> {
-    outbox: &'a Outbox,
-    operation: Operation,
+pub(super) struct Progress<'a> {
+    pub outbox: &'a Outbox,
+    pub operation: Operation,
     noted_at: Instant,
 }
 
@@ -242,7 +268,7 @@ impl Progress<'_> {
     async fn note_now_and_then(&mut self) -> Result<(), ServiceError> {
         if self.noted_at.elapsed() < NOTE_EVERY { Ok(()) } else { self.note().await }
     }
-    async fn note(&mut self) -> Result<(), ServiceError> {
+    pub async fn note(&mut self) -> Result<(), ServiceError> {
         self.noted_at = Instant::now();
         self.operation.updated_at = self.outbox.now();
         Ok(self.outbox.context.stores.transact.put_operation(&self.operation).await?)

@@ -58,7 +58,7 @@ impl Task for OpenSagas {
     /// Ten seconds, in which a saga that was ended unheard is asked for its history. It is in no page any more.
     const TRIES: u32 = 40;
 
-    async fn count(&self, _: &Outbox) -> Result<Counted<u64>, ServiceError> {
+    async fn count(&self, _: &Outbox, _: usize) -> Result<Counted<u64>, ServiceError> {
         Ok(Counted { value: self.sagas.count(&self.filter).await?, since: None })
     }
     async fn page(&self, _: &Outbox, cursor: Option<&str>) -> Result<Page<SagaSummary>, ServiceError> {

@@ -8,10 +8,10 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::Operation;
 use waybill_core::time::UnixMillis;
 
-use super::Outbox;
 use super::dead::{DeadAct, DeadLetters};
 use super::messages::{CANCEL, RESCHEDULE, WaitingMessages};
 use super::sagas::OpenSagas;
+use super::{Outbox, REPLAY};
 
 /// An act on many, as the runner takes it.
 pub(super) trait Task {
@@ -21,8 +21,8 @@ pub(super) trait Task {
     /// An act that has to wait is tried so often before its page is read again.
     const TRIES: u32;
 
-    /// How many match now.
-    async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError>;
+    /// How many match now. Of dead letters `reads` of each kind are looked at.
+    async fn count(&self, outbox: &Outbox, reads: usize) -> Result<Counted<u64>, ServiceError>;
     async fn page(&self, outbox: &Outbox, cursor: Option<&str>) -> Result<Page<Self::Item>, ServiceError>;
     /// Acts on one. An error means that the whole operation has to wait.
     async fn act(&self, outbox: &Outbox, item: &Self::Item) -> Result<Outcome, ServiceError>;
@@ -36,7 +36,12 @@ pub(super) trait Task {
 
 /// What became of one.
 pub(super) enum Outcome {
+    /// What comes of it, if anything does, is counted elsewhere.
     Done,
+    /// It was put back, and is delivered by that.
+    Delivered,
+    /// It was put back, and nobody counts what comes of it.
+    NotFollowed,
     /// It was so already.
     Unchanged,
     Refused {
@@ -72,7 +77,7 @@ impl Work {
         let dead = |act| DeadLetters::of(operation, act).map(|task| task.map(Self::DeadLetters));
         let sagas = |act| OpenSagas::of(outbox, operation, act).map(|task| task.map(Self::Sagas));
         match operation.kind.as_str() {
-            "replay" => dead(DeadAct::Replay),
+            REPLAY => dead(DeadAct::Replay),
             "quarantine" => dead(DeadAct::Quarantine),
             "purge" => dead(DeadAct::Purge),
             "pause" => sagas(SagaAct::Pause),
@@ -86,11 +91,11 @@ impl Work {
         }
     }
 
-    pub async fn count(&self, outbox: &Outbox) -> Result<Counted<u64>, ServiceError> {
+    pub async fn count(&self, outbox: &Outbox, reads: usize) -> Result<Counted<u64>, ServiceError> {
         match self {
-            Self::DeadLetters(task) => task.count(outbox).await,
-            Self::Sagas(task) => task.count(outbox).await,
-            Self::Messages(task) => task.count(outbox).await,
+            Self::DeadLetters(task) => task.count(outbox, reads).await,
+            Self::Sagas(task) => task.count(outbox, reads).await,
+            Self::Messages(task) => task.count(outbox, reads).await,
         }
     }
 }

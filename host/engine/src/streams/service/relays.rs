@@ -63,6 +63,22 @@ impl Streams {
         futures::future::join_all(views).await
     }
 
+    /// How far the relays are behind in the shards of this host: events that aren't settled, and since when.
+    pub(crate) async fn relay_lags(&self) -> Vec<(RelayName, u64, Duration)> {
+        let asked = self.shards.iter().map(|shard| {
+            shard.query(|_, drivers| {
+                let lag = |driver: &RelayDriver| (driver.lag_events(), driver.lag().unwrap_or_default());
+                drivers.iter().map(|driver| (driver.name().clone(), lag(driver))).collect::<Vec<_>>()
+            })
+        });
+        let mut lags: BTreeMap<RelayName, (u64, Duration)> = BTreeMap::new();
+        for (name, (events, lag)) in futures::future::join_all(asked).await.into_iter().flatten().flatten() {
+            let sum = lags.entry(name).or_default();
+            *sum = (sum.0 + events, sum.1.max(lag));
+        }
+        lags.into_iter().map(|(name, (events, lag))| (name, events, lag)).collect()
+    }
+
     pub(super) fn plan_of(&self, name: &RelayName) -> Result<RelayPlan, ServiceError> {
         let missing = || ServiceError::NotFound { what: Missing::Relay, id: name.to_string() };
         self.shared.settings().relays.iter().find(|plan| plan.name == *name).cloned().ok_or_else(missing)

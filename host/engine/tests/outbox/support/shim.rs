@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use waybill_core::audit::AuditQuery;
+use waybill_core::fates::Fates;
 use waybill_core::idempotency::{Applied, Entry, EntryFilter, EntryKey, Op};
 use waybill_core::ids::{MessageId, Place, Seq, ShardId, Tenant};
 use waybill_core::outbox::records::{
@@ -284,6 +285,9 @@ impl TransactStore for Shim {
     }
     async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, StoreError> {
         self.inner.operations(tenant, limit).await
+    }
+    async fn fates(&self, operation: &str) -> Result<Fates, StoreError> {
+        self.inner.fates(operation).await
     }
     async fn running_operations(&self) -> Result<Vec<Operation>, StoreError> {
         self.inner.running_operations().await

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use waybill_core::ids::{MessageId, Place, ShardId, Tenant};
+use waybill_core::outbox::dead_plan::DeadTally;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, IdRecord, Scheduled};
 use waybill_core::port::quarantine::{
@@ -111,6 +112,14 @@ impl QueryStore for Shim {
     }
     async fn dead_groups(&self, filter: &Filter, reads: usize) -> Result<Counted<Vec<DeadGroup>>, StoreError> {
         self.inner.dead_groups(filter, reads).await
+    }
+    async fn tally_dead(
+        &self,
+        filter: &Filter,
+        reads: usize,
+        spares_quarantined: bool,
+    ) -> Result<Counted<DeadTally>, StoreError> {
+        self.inner.tally_dead(filter, reads, spares_quarantined).await
     }
     async fn depths(&self, reads: usize) -> Result<Depths, StoreError> {
         self.inner.depths(reads).await

@@ -11,6 +11,7 @@ use super::super::settle::Verdict;
 use super::super::slots::SlotState;
 use super::room::Part;
 use super::{CommitBuilder, without_attempt};
+use crate::fates::Fate;
 use crate::ids::{Place, Seq};
 use crate::message::{Message, Payload};
 use crate::outbox::records::{DeadLetter, DeadState, Done, DoneEnd, IdState, Parked, Scheduled, Segment};
@@ -41,7 +42,7 @@ impl CommitBuilder<'_> {
             Command::CancelScheduled(scheduled) | Command::Reschedule { scheduled, .. } => {
                 Some((scheduled.due.0, Some(scheduled.message.id.clone())))
             }
-            Command::Replay(dead) | Command::Quarantine { dead, .. } | Command::Purge(dead) => {
+            Command::Replay { dead, .. } | Command::Quarantine { dead, .. } | Command::Purge(dead) => {
                 Some((dead.place.seq().0, None))
             }
             Command::Cancel { place, .. } if !self.owner.slots.contains_key(&place.seq()) => {
@@ -90,13 +91,13 @@ impl CommitBuilder<'_> {
                 self.put(Write::PutScheduled(Arc::clone(&moved)));
                 self.flight.scheduled_new.push(moved);
             }
-            Command::Replay(dead) => {
+            Command::Replay { dead, by } => {
                 if self.owner.slots.contains_key(&dead.place.seq()) {
                     return Err(CommandError::Gone);
                 }
                 let row = Arc::new(Parked {
                     place: dead.place,
-                    message: Arc::new(dead.message.replayed()),
+                    message: Arc::new(dead.message.replayed(by.as_ref())),
                     attempts: 0,
                     due: self.now.wall,
                     delay: Duration::ZERO,
@@ -105,6 +106,7 @@ impl CommitBuilder<'_> {
                     history: dead.history.clone(),
                 });
                 self.note(TxEventKind::Replay, &dead.message, 0, Some(&dead.code));
+                self.count_fate(&row.message, Fate::PutBack);
                 self.put(Write::DeleteDead(dead.place.seq()));
                 self.put(Write::PutParked(Arc::clone(&row)));
                 self.flight.replayed.push(row);

@@ -7,6 +7,7 @@ mod room;
 mod sequence;
 mod settle;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,10 +16,12 @@ use super::flight::{Flight, InFlight};
 use super::settle::{Settlement, Verdict};
 use super::slots::SlotState;
 use super::{Owner, Rule};
+use crate::fates::{Fate, Fates};
 use crate::ids::{MessageId, Seq, Tenant};
 use crate::limits::ATTEMPT_RECORDS_MAX;
 use crate::message::Message;
 use crate::outbox::records::{AttemptOutcome, AttemptRecord, Done, HistoryChunk, ShardRecord};
+use crate::outbox::weight::FATES_BYTES;
 use crate::port::store::{OwnerCommit, Write};
 use crate::time::{Now, UnixMillis};
 use crate::tx_event::{TxEvent, TxEventKind, TxLog, TxRecordKey, TxSubject};
@@ -46,6 +49,8 @@ struct CommitBuilder<'a> {
     flight: InFlight,
     /// Audit events of what this commit does.
     log: TxLog,
+    /// What it does to messages that bulk operations put back, by operation.
+    fates: BTreeMap<Arc<str>, Fates>,
     /// History found in this commit, by segment.
     history: BTreeMap<Seq, Vec<Done>>,
     /// Claimed segments that lost a message.
@@ -91,6 +96,7 @@ impl Owner {
             writes: Vec::new(),
             flight: InFlight::new(nonce, record.clone(), now.mono),
             log: TxLog::new(self.config.tx_events),
+            fates: BTreeMap::new(),
             history: BTreeMap::new(),
             touched: BTreeSet::new(),
             entering: BTreeMap::new(),
@@ -134,6 +140,8 @@ impl CommitBuilder<'_> {
             };
             self.writes.push(Write::PutHistory(Arc::new(chunk)));
         }
+        let fates = std::mem::take(&mut self.fates);
+        self.writes.extend(fates.into_iter().map(|(operation, fates)| Write::AddFates { operation, fates }));
         let key = TxRecordKey {
             at: self.now.wall,
             shard: self.owner.config.shard,
@@ -192,6 +200,19 @@ impl CommitBuilder<'_> {
             code: code.map(Arc::from),
             ..TxEvent::plain(kind, &message.tenant, &message.id)
         });
+    }
+
+    /// Counts what becomes of a message, if a bulk operation put it back.
+    fn count_fate(&mut self, message: &Message, fate: Fate) {
+        let Some(operation) = &message.replayed_by else { return };
+        let fates = match self.fates.entry(Arc::clone(operation)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                self.bytes += FATES_BYTES;
+                new.insert(Fates::default())
+            }
+        };
+        fates.count(fate);
     }
 }
 

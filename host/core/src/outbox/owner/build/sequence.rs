@@ -185,6 +185,7 @@ impl CommitBuilder<'_> {
             expires_at: None,
             statements: None,
             replays: 0,
+            replayed_by: None,
         };
         let dead = DeadLetter {
             place,

@@ -8,6 +8,7 @@ use super::super::slots::{Origin, SlotState};
 use super::super::window::DoneInfo;
 use super::room::Part;
 use super::{CommitBuilder, with_attempt};
+use crate::fates::{Death, Fate};
 use crate::ids::{Place, Seq, Tenant};
 use crate::message::Message;
 use crate::outbox::records::{AttemptRecord, DeadLetter, DeadState, Done, DoneEnd, Entry, Segment};
@@ -40,6 +41,13 @@ impl CommitBuilder<'_> {
             self.record.suspicion.suspects.remove(&seq);
         }
         let mut parked = None;
+        let end = match &verdict {
+            Verdict::Ack(_) => Some(Fate::Delivered),
+            Verdict::Expired | Verdict::Cancelled => Some(Fate::Ended),
+            // A death is counted where all that die come by.
+            Verdict::Dead(_) | Verdict::Retry { .. } | Verdict::Blocked { .. } | Verdict::Release { .. } => None,
+        };
+        let end = end.map(|fate| (Arc::clone(&message), fate));
         match verdict {
             Verdict::Ack(receipt) => match origin {
                 Origin::Segment if self.keeps_bits(place.segment) => {
@@ -104,6 +112,9 @@ impl CommitBuilder<'_> {
                 self.leave(origin, place, &message.tenant);
             }
             Verdict::Blocked { .. } | Verdict::Release { .. } => {}
+        }
+        if let Some((message, fate)) = end {
+            self.count_fate(&message, fate);
         }
         self.flight.settled.push((seq, parked));
     }
@@ -188,6 +199,7 @@ impl CommitBuilder<'_> {
             self.flight.key_holders.push(Arc::clone(&dead));
         }
         self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
+        self.count_fate(&dead.message, Fate::Died(Death::of(&dead)));
         self.put(Write::PutDead(dead));
         match origin {
             Origin::Parked => self.put(Write::DeleteParked(seq)),

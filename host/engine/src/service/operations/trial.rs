@@ -1,0 +1,60 @@
+//! A few messages that a replay puts back first. It waits until their fates are known, and puts the rest back only when all of them are
+//! delivered. The shards tell in memory that they counted fates: only then the counts are read.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::timeout;
+use waybill_api::operations::OperationService;
+use waybill_core::fates::{Trial, TrialState, TrialStep};
+use waybill_core::port::service::ServiceError;
+use waybill_core::port::transact::OperationState;
+
+use super::run::{PAUSE, Progress};
+
+/// Goes on, or ends the operation with a state; with none the host drains. `is_last`: there is nothing more to put back.
+pub(super) async fn look(
+    progress: &mut Progress<'_>,
+    stop: &AtomicBool,
+    is_last: bool,
+) -> Result<ControlFlow<Option<OperationState>>, ServiceError> {
+    let Some(trial) = progress.operation.trial.filter(|trial| trial.state == TrialState::Running) else {
+        return Ok(ControlFlow::Continue(()));
+    };
+    let outbox = progress.outbox;
+    let mut told = outbox.context.fates.subscribe();
+    let mut is_noted = false;
+    loop {
+        let fates = outbox.fates(&progress.operation).await?;
+        match trial.step(&fates, is_last) {
+            TrialStep::GoOn(TrialState::Passed) => {
+                progress.operation.trial = Some(Trial { state: TrialState::Passed, ..trial });
+                progress.note().await?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            TrialStep::GoOn(_) => return Ok(ControlFlow::Continue(())),
+            TrialStep::Stop(reason) => {
+                progress.operation.trial = Some(Trial { state: TrialState::Failed, ..trial });
+                progress.operation.error = Some(reason);
+                return Ok(ControlFlow::Break(Some(OperationState::Failed)));
+            }
+            TrialStep::Wait => {}
+        }
+        if !is_noted {
+            // A crash while it waits costs none of the numbers.
+            progress.note().await?;
+            is_noted = true;
+        }
+        loop {
+            if stop.load(Ordering::Acquire) {
+                return Ok(ControlFlow::Break(Some(OperationState::Cancelled)));
+            }
+            match outbox.context.closing.run_until_cancelled(timeout(PAUSE, told.changed())).await {
+                None => return Ok(ControlFlow::Break(None)),
+                Some(Ok(_)) => break,
+                // Nothing was told: look whether it is to stop.
+                Some(Err(_)) => {}
+            }
+        }
+    }
+}
