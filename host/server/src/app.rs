@@ -26,6 +26,7 @@ use crate::readiness::Readiness;
 use crate::refusals::Refusals;
 use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
+use crate::ui::{self, Ui};
 
 /// Shared state; the router's state is an [`Arc`] of it.
 pub(crate) struct Inner {
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     pub subscriptions: Places,
     /// What opens subscriptions to browsers.
     pub tickets: Tickets,
+    /// The page at `/ui`; none = there is none.
+    pub ui: Option<Ui>,
     /// What each route needs.
     pub rules: Rules,
     /// Answer of `/openapi.json`.
@@ -124,8 +127,9 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Reads them from the OpenAPI document, so that what is documented is what is enforced; calls of gRPC have a table beside it.
-    pub fn of(api: &OpenApi) -> Self {
+    /// Reads them from the OpenAPI document, so that what is documented is what is enforced; calls of gRPC have a table beside it, and so
+    /// has the page, where there is one.
+    pub fn of(api: &OpenApi, has_page: bool) -> Self {
         let mut rules: HashMap<Arc<str>, Rule> = HashMap::new();
         for operation in operations(api) {
             let template: Arc<str> = Arc::from(operation.path);
@@ -137,6 +141,11 @@ impl Rules {
             let methods = vec![(Method::POST, Some(permission))];
             (template.clone(), Rule { methods, is_grpc: true, ..Rule::new(template) })
         }));
+        for (path, method) in ui::ROUTES.into_iter().filter(|_| has_page) {
+            let template: Arc<str> = Arc::from(path);
+            let rule = rules.entry(template.clone()).or_insert_with(|| Rule::new(template));
+            rule.methods.push((method, Some(Permission::Public)));
+        }
         Self { documented: rules, unmatched: Rule::new(Arc::from("unmatched")) }
     }
 

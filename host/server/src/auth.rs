@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -210,9 +211,13 @@ pub struct TokenRecord {
     pub streams: Vec<StreamRole>,
 }
 
-/// Tokens from the configuration.
+/// SHA-256 of a token.
+pub(crate) type TokenHash = [u8; 32];
+
+/// Tokens from the configuration. Cheap to clone; clones share what is in force.
+#[derive(Clone)]
 pub struct StaticTokens {
-    tokens: Vec<([u8; 32], Arc<Principal>)>,
+    tokens: Arc<ArcSwap<Vec<(TokenHash, Arc<Principal>)>>>,
 }
 
 impl StaticTokens {
@@ -241,21 +246,35 @@ impl StaticTokens {
             let TokenRecord { name, tenants, roles, streams, .. } = record;
             tokens.push((hash, Arc::new(Principal { name, tenants, roles, streams })));
         }
-        Ok(Self { tokens })
+        Ok(Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)) })
+    }
+
+    /// Goes by other tokens from now on, here and in every clone.
+    pub fn put_in_force(&self, next: &Self) {
+        self.tokens.store(next.tokens.load_full());
     }
 
     /// The principal of a bearer token; none when it isn't valid. Called with every request: it doesn't block.
     pub fn authenticate(&self, token: &str) -> Option<Arc<Principal>> {
-        let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        self.of_hash(&hash_of(token))
+    }
+
+    /// The principal of the token with this hash, as long as it is in force.
+    pub(crate) fn of_hash(&self, hash: &TokenHash) -> Option<Arc<Principal>> {
+        let tokens = self.tokens.load();
         let mut found = None;
-        for (stored, principal) in &self.tokens {
-            let differs = stored.iter().zip(&hash).fold(0_u8, |acc, (a, b)| acc | (a ^ b));
+        for (stored, principal) in tokens.iter() {
+            let differs = stored.iter().zip(hash).fold(0_u8, |acc, (a, b)| acc | (a ^ b));
             if std::hint::black_box(differs) == 0 {
-                found = Some(principal);
+                found = Some(Arc::clone(principal));
             }
         }
-        found.cloned()
+        found
     }
+}
+
+pub(crate) fn hash_of(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
 }
 
 fn parse_hash(text: &str) -> Option<[u8; 32]> {
@@ -293,6 +312,14 @@ mod tests {
         for wrong in ["", "sesam", "sesamee", SESAME] {
             assert!(tokens.authenticate(wrong).is_none());
         }
+    }
+
+    #[test]
+    fn a_token_that_is_taken_away_is_unknown_at_once() {
+        let tokens = StaticTokens::new(vec![record("ci", SESAME)]).unwrap();
+        let shared = tokens.clone();
+        shared.put_in_force(&StaticTokens::new(vec![record("ci", &"0".repeat(64))]).unwrap());
+        assert!(tokens.authenticate("sesame").is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::Body;
 use waybill_core::code::Code;
 
@@ -27,6 +27,7 @@ use crate::problem::Problem;
 use crate::refusals::{Peer, Refusals};
 use crate::runs_on::RunsOn;
 use crate::subscribe::feed::Ongoing;
+use crate::ui;
 
 use answers::{finish, request_id};
 pub(crate) use answers::{panicked, turned_away};
@@ -37,6 +38,10 @@ const SUBSCRIBE: &str = "/v1/subscribe";
 /// When a request's time began; the edge puts it into the request, whose body has no time beyond that.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun(pub tokio::time::Instant);
+
+/// The request's id; the edge puts it into the request, for answers that show it.
+#[derive(Clone)]
+pub(crate) struct RequestId(pub HeaderValue);
 
 pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
@@ -60,6 +65,7 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             let caller = Arc::clone(&admitted.principal);
             request.extensions_mut().insert(Caller(admitted.principal));
             request.extensions_mut().insert(Begun(tokio::time::Instant::now()));
+            request.extensions_mut().insert(RequestId(id.clone()));
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
@@ -173,6 +179,11 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
         }
         Some(auth) => match token(request.headers()) {
             None if is_subscription(request) => app.tickets.used(request.uri()),
+            None if is_of_page(request) => {
+                let ui = app.ui.as_ref();
+                ui.and_then(|ui| ui.sessions.of(request.headers(), auth, &app.encryption))
+                    .map(|session| session.principal)
+            }
             None => None,
             Some(token) => auth.authenticate(token?),
         },
@@ -203,26 +214,32 @@ fn is_subscription(request: &Request) -> bool {
         && request.method() == Method::GET
 }
 
+/// Whether it is the page's, which has a session in the place of a token.
+fn is_of_page(request: &Request) -> bool {
+    request.extensions().get::<MatchedPath>().is_some_and(|path| ui::is_of_page(path.as_str()))
+}
+
 fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permission) -> Result<Admitted, Problem> {
     let principal = principal.ok_or_else(|| {
         Problem::new(Code::AUTH_REQUIRED, "a valid token is needed: send `authorization: Bearer <token>`")
     })?;
-    if !principal.may(permission) {
-        let all = if permission.needs_all_tenants() { " for all tenants" } else { "" };
-        return Err(Problem::new(
-            Code::AUTH_ROLE,
-            format!(
-                "token {:?} may not do this: it needs one of the roles {}{all}",
-                principal.name,
-                permission.granted_by()
-            ),
-        ));
-    }
+    may(&principal, permission)?;
     if permission == Permission::Metrics {
         return Ok(Admitted { principal, place: None });
     }
     let place = place(app, &principal)?;
     Ok(Admitted { principal, place: Some(place) })
+}
+
+/// Whether a caller has a role that a route needs.
+pub(crate) fn may(caller: &Principal, permission: Permission) -> Result<(), Problem> {
+    if caller.may(permission) {
+        return Ok(());
+    }
+    let all = if permission.needs_all_tenants() { " for all tenants" } else { "" };
+    let roles = permission.granted_by();
+    let detail = format!("token {:?} may not do this: it needs one of the roles {roles}{all}", caller.name);
+    Err(Problem::new(Code::AUTH_ROLE, detail))
 }
 
 /// A place among the requests at work. Public routes that ask the service take one themselves.

@@ -1,9 +1,11 @@
 //! The HTTP API of Waybill (`surface.md`, HTTP API): routes, JSON, problems, authentication, limits, metrics, OpenAPI; and event streams
 //! over gRPC.
 //!
+//! The page at `/ui` ([`ui`]) is looked at in `waybill-page` and served here.
+//!
 //! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`], [`waybill_api::sagas::SagaService`] and
 //! [`waybill_core::port::service::streams::StreamService`] and nothing of stores, dispatchers and plugins. It
-//! holds no state of its own but counters: what a request changes, the service changed durably before it was answered.
+//! holds no state of its own but counters, tickets and sessions: what a request changes, the service changed durably before it was answered.
 //!
 //! A composition root builds a [`server::Server`] from a service, [`auth::StaticTokens`] (or none, on loopback) and
 //! [`limits::Limits`], and runs it on listeners that passed [`listen::check_listen`].
@@ -44,3 +46,4 @@ mod spans;
 mod streams;
 mod subscribe;
 pub mod tls;
+pub mod ui;

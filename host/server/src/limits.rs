@@ -142,6 +142,21 @@ pub const TICKET_TIME: Duration = Duration::from_secs(60);
 /// Tickets that weren't used yet, each some 300 bytes.
 pub const TICKETS_MAX: usize = 4_096;
 
+/// A session of the page ends so long after its last request: who walks away from a screen is signed out.
+pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
+/// A session of the page ends so long after it began, whatever is asked meanwhile.
+pub const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
+/// Sessions of the page with one token; the one that was quiet for longest gives way to another.
+pub const SESSIONS_OF_TOKEN_MAX: usize = 16;
+/// Sessions of the page, each some 300 bytes.
+pub const SESSIONS_MAX: usize = 4_096;
+/// Rows of a list on the page: more are read by going on.
+pub const PAGE_ROWS: usize = 50;
+/// Lines of the audit that the overview shows.
+pub const PAGE_CHANGES: usize = 8;
+/// A part of the page that takes longer is left out, so that the others are seen.
+pub const PAGE_PART_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Bounds that an operator may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -98,7 +98,7 @@ fn is_of_proxy(name: &HeaderName) -> bool {
     matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
 }
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 fn of_page(act: &str) -> Problem {
     let text = format!(
@@ -109,7 +109,7 @@ fn of_page(act: &str) -> Problem {
 
 /// Whether every word that a browser says of the page agrees that it is this host's own, or that a person typed the address.
 /// Without any such word it is no browser.
-fn is_own_page(host: &str, headers: &HeaderMap, encryption: &Encryption) -> bool {
+pub(crate) fn is_own_page(host: &str, headers: &HeaderMap, encryption: &Encryption) -> bool {
     let sites = || headers.get_all(SEC_FETCH_SITE).iter();
     let said_so = sites().next().is_some();
     sites().all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))
@@ -142,7 +142,7 @@ fn is_origin_of(origin: &str, host: &str, encryption: &Encryption) -> bool {
 }
 
 /// `localhost` or a loopback address, with any port. A site can't make its own name one of these.
-fn is_local_name(authority: &str) -> bool {
+pub(crate) fn is_local_name(authority: &str) -> bool {
     let name = match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => authority,

@@ -35,6 +35,7 @@ use crate::routes;
 pub use crate::run::Drained;
 use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
+use crate::ui::{self, Environment, Ui};
 
 /// How many of so many connections may be subscriptions, as `events.subscriptions_max` is bounded by, too: one at least.
 fn subscriptions_max(connections_max: usize) -> usize {
@@ -63,6 +64,8 @@ pub struct Parts {
     pub cors_origins: Vec<String>,
     /// What keeps tokens and messages from being read on their way.
     pub encryption: Encryption,
+    /// Which host the page at `/ui` says it is; none = there is no page.
+    pub ui: Option<Environment>,
     pub limits: Limits,
     /// From [`crate::metrics::install`]; none = `/metrics` shows the outbox's depths only.
     pub metrics: Option<MetricsHandle>,
@@ -88,7 +91,7 @@ impl Server {
     #[doc(hidden)]
     pub fn with_routes(parts: Parts, further: Router) -> Self {
         let (routes, api) = routes::all().split_for_parts();
-        let rules = Rules::of(&api);
+        let rules = Rules::of(&api, parts.ui.is_some());
         let (name, tenants) = ("anonymous".to_owned(), Tenants::Only(Vec::new()));
         let nobody = Principal { name, tenants, roles: Vec::new(), streams: Vec::new() };
         let app: App = Arc::new(Inner {
@@ -100,6 +103,7 @@ impl Server {
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
             subscriptions: Places::new(subscriptions_max(parts.limits.connections_max)),
             tickets: Tickets::new(),
+            ui: parts.ui.map(Ui::new),
             rules,
             openapi: Bytes::from(serde_json::to_vec(&openapi::completed(api)).unwrap_or_default()),
             service: parts.service,
@@ -125,6 +129,7 @@ impl Server {
         });
         let router = routes
             .merge(grpc::routes(&app))
+            .merge(if app.ui.is_some() { ui::routes() } else { Router::new() })
             .merge(further.with_state::<App>(()))
             .fallback(|| async { StatusCode::NOT_FOUND })
             .layer(CatchPanicLayer::custom(edge::panicked))

@@ -154,6 +154,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         cors_origins: Vec::new(),
         auth: None,
         encryption: Encryption::None,
+        ui: None,
         limits: Limits::default(),
         metrics: Some(handle.clone()),
         tracer: None,

@@ -41,6 +41,7 @@ const FIXED: &[&str] = &[
     "saga",
     "plugins",
     "auth",
+    "ui",
     "limits",
     "log",
     "otel",
@@ -136,6 +137,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     sections::check_dedup_window(&mut reader, &inbox, &dead);
     let tokens = tokens::all(&mut reader, &root, &file);
     let is_open = tokens.is_empty();
+    let ui = sections::ui(fixed(&mut reader, &root, "ui"));
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
     let mut events = sections::events(fixed(&mut reader, &root, "events"));
     sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
@@ -184,6 +186,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         tenants,
         indexes,
         tokens,
+        ui,
         limits,
         log,
         otel,

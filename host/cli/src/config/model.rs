@@ -15,6 +15,7 @@ use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
+use waybill_server::ui::Environment;
 use waybill_telemetry::{Protocol, Signal};
 
 use super::inbound::{Consumer, InboxSettings, Source};
@@ -49,6 +50,8 @@ pub struct Config {
     pub indexes: Vec<Index>,
     /// `[[auth.token]]`; none = no authentication.
     pub tokens: Vec<AuthToken>,
+    /// Which host the page says it is; none = there is no page.
+    pub ui: Option<Environment>,
     pub limits: LimitSettings,
     pub log: LogSettings,
     /// What is exported to an OpenTelemetry collector; none = nothing.

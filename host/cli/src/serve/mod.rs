@@ -149,6 +149,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
             changes: Arc::clone(&watched.changes),
+            tokens: auth.clone(),
         },
         config.clone(),
     );
@@ -171,6 +172,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         cors_origins: config.server.cors_origins.clone(),
         auth,
         encryption,
+        ui: config.ui.clone(),
         limits: limits(&config.server),
         metrics: Some(metrics),
         tracer: watched.tracer.clone(),

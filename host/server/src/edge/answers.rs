@@ -9,6 +9,7 @@ use crate::codes;
 use crate::grpc;
 use crate::limits::REQUEST_ID_BYTES_MAX;
 use crate::problem::Problem;
+use crate::ui;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -59,10 +60,18 @@ pub(super) fn finish(response: Response, id: &HeaderValue, path: &str, template:
                         "a request failed"
                     );
                 }
-                match response.extensions().get::<AsPage>() {
-                    _ if is_grpc => grpc::status::of(&problem).into_http(),
-                    Some(AsPage) => page::refused(&problem, id_text),
-                    None => problem.render(path, id_text, response.headers().clone()),
+                let said = response.extensions();
+                let (is_approval, is_written) = (said.get::<AsPage>().is_some(), said.get::<ui::Written>().is_some());
+                if is_grpc {
+                    grpc::status::of(&problem).into_http()
+                } else if is_approval {
+                    page::refused(&problem, id_text)
+                } else if is_written {
+                    response
+                } else if ui::is_of_page(template) {
+                    ui::bare(&problem, id_text)
+                } else {
+                    problem.render(path, id_text, response.headers().clone())
                 }
             }
             None => response,
@@ -78,7 +87,8 @@ fn with_common(mut response: Response, id: &HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.clone());
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // What has its hash in its address says so itself.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

@@ -5,6 +5,8 @@ use axum::response::Response;
 use http::Uri;
 use waybill_api::list::List;
 use waybill_api::status::{BlockedView, OutboxStats};
+use waybill_core::ids::Tenant;
+use waybill_core::port::service::ServiceError;
 
 use super::ok;
 use super::query::{TenantQuery, query};
@@ -35,8 +37,17 @@ pub(crate) async fn stats(State(app): State<App>, caller: Caller, uri: Uri) -> R
 pub(crate) async fn blocked(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: TenantQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
-    let rows = app.service.blocked(tenant.as_ref()).await?;
-    ok(&List::whole(if caller.sees_all() { rows } else { rows.into_iter().filter_map(for_some).collect() }))
+    ok(&List::whole(holds(&app, &caller, tenant.as_ref()).await?))
+}
+
+/// What holds messages of a tenant back, none = of all, as a caller may see it.
+pub(crate) async fn holds(
+    app: &App,
+    caller: &Caller,
+    tenant: Option<&Tenant>,
+) -> Result<Vec<BlockedView>, ServiceError> {
+    let rows = app.service.blocked(tenant).await?;
+    Ok(if caller.sees_all() { rows } else { rows.into_iter().filter_map(for_some).collect() })
 }
 
 /// A hold as a credential of some tenants may see it: one of everybody tells neither why nor how much, and is left out if it is

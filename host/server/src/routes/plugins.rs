@@ -59,11 +59,16 @@ pub(crate) struct LogQuery {
     responses((status = 200, description = "The plugins.", body = Plugins), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    ok(&shown(&app, &caller).await)
+}
+
+/// The plugins as a caller may see them.
+pub(crate) async fn shown(app: &App, caller: &Caller) -> Plugins {
     let shown = match &app.plugins {
         Some(plugins) => plugins.plugins().await,
         None => Plugins::default(),
     };
-    ok(&if caller.sees_all() { shown } else { brief(shown) })
+    if caller.sees_all() { shown } else { brief(shown) }
 }
 
 /// Without what tells of the host itself: paths, and sentences that may quote them.

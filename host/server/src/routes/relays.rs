@@ -36,8 +36,13 @@ fn relay(text: &str) -> Result<RelayName, Problem> {
     responses((status = 200, description = "The configured relays.", body = List<RelayStatus>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let found = service(&app)?.relays().await?;
-    ok(&List::whole(found.into_iter().map(|view| seen(&caller, view)).collect()))
+    ok(&List::whole(shown(&app, &caller).await?))
+}
+
+/// The relays as a caller may see them.
+pub(crate) async fn shown(app: &App, caller: &Caller) -> Result<Vec<RelayStatus>, Problem> {
+    let found = service(app)?.relays().await?;
+    Ok(found.into_iter().map(|view| seen(caller, view)).collect())
 }
 
 /// What a caller may see of a relay. Its reason may name streams and peers of others.

@@ -37,7 +37,7 @@ use crate::problem::Problem;
 use crate::spans::RequestSpan;
 
 /// The sagas of this host.
-pub(super) fn service(app: &App) -> Result<&Arc<dyn SagaService>, Problem> {
+pub(crate) fn service(app: &App) -> Result<&Arc<dyn SagaService>, Problem> {
     app.sagas
         .as_ref()
         .ok_or_else(|| Problem::new(Code::PROVIDER_UNAVAILABLE, "this host runs no sagas: ask one that does"))

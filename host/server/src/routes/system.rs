@@ -20,6 +20,7 @@ use crate::limits::PROBE_TIMEOUT;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 use crate::scrape;
+use crate::ui;
 
 /// Show the audit trail
 ///
@@ -62,9 +63,13 @@ pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Res
 
 /// Say what answers here
 ///
-/// JSON, or a short text where `accept` asks for HTML, as browsers do.
+/// JSON; where `accept` asks for HTML, as browsers do, the way to the page, or a short text where there is none.
 #[utoipa::path(get, path = "/", tag = "system", operation_id = "welcome",
-    responses((status = 200, description = "Where to go on.", body = Welcome), Problems),
+    responses(
+        (status = 200, description = "Where to go on.", body = Welcome),
+        (status = 303, description = "A browser goes on to the page."),
+        Problems,
+    ),
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn welcome(State(app): State<App>, headers: HeaderMap, uri: Uri) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
@@ -78,6 +83,9 @@ pub(crate) async fn welcome(State(app): State<App>, headers: HeaderMap, uri: Uri
     };
     if !approval_page::is_wanted(&headers) {
         return ok(&welcome);
+    }
+    if app.ui.is_some() {
+        return Ok(ui::to_page());
     }
     let Welcome { version, openapi, ready, errors, command_line, .. } = welcome;
     let text = format!(
@@ -111,6 +119,17 @@ pub(crate) async fn livez() -> Result<Response, Problem> {
     responses((status = 200, description = "It can.", body = Readiness), (status = 503, description = "A check fails.", body = Readiness), Problems),
     extensions(("x-waybill-permission" = json!("public"))))]
 pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    let mut checks = checks(&app).await;
+    let status = checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Ok);
+    if !(caller.0.may(Permission::Read) && caller.sees_all()) {
+        checks.iter_mut().for_each(|check| check.detail.clear());
+    }
+    let http = if status == CheckStatus::Fail { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    json(http, &Readiness { status, checks })
+}
+
+/// Every check by name, the server's own among them.
+pub(crate) async fn checks(app: &App) -> Vec<Check> {
     let check = |name: &str, status, detail: String| Check { name: name.to_owned(), status, detail };
     let asked = app.readiness.checks(app.service.as_ref());
     let mut checks = match tokio::time::timeout(PROBE_TIMEOUT, asked).await {
@@ -127,12 +146,7 @@ pub(crate) async fn readyz(State(app): State<App>, caller: Caller) -> Result<Res
         ),
         false => check("server", CheckStatus::Ok, format!("waybill {}", app.version)),
     });
-    let status = checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Ok);
-    if !(caller.0.may(Permission::Read) && caller.sees_all()) {
-        checks.iter_mut().for_each(|check| check.detail.clear());
-    }
-    let http = if status == CheckStatus::Fail { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    json(http, &Readiness { status, checks })
+    checks
 }
 
 /// Metrics in Prometheus text

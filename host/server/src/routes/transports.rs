@@ -21,12 +21,17 @@ use crate::problem::Problem;
     responses((status = 200, description = "The configured transports.", body = List<TransportView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    ok(&List::whole(shown(&app, &caller).await))
+}
+
+/// The transports as a caller may see them.
+pub(crate) async fn shown(app: &App, caller: &Caller) -> Vec<TransportView> {
     let mut shown = app.service.transports().await;
     if !caller.sees_all() {
         // It may name the peers of others.
         shown.iter_mut().for_each(|transport| transport.health_detail = None);
     }
-    ok(&List::whole(shown))
+    shown
 }
 
 /// Stop sending through a transport

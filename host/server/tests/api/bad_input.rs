@@ -8,9 +8,10 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
+use waybill_server::server::{Parts, Server};
 use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, get, post, token, with};
+use crate::support::{Api, get, parts, post, send, token, with};
 
 /// Path, body, status, code, path of the field, words of the detail.
 type Row = (&'static str, &'static str, u16, &'static str, Option<&'static str>, &'static str);
@@ -139,7 +140,11 @@ async fn the_bare_address_says_what_answers_and_where_to_go_on() {
         let told = api.get("/").await;
         assert_eq!((told.status.as_u16(), told.json()["service"].as_str()), (200, Some("waybill")));
         assert_eq!(told.json()["openapi"], "/openapi.json");
-        let page = api.send(with(get("/"), "accept", "text/html,*/*;q=0.8")).await;
+        let browser = || with(get("/"), "accept", "text/html,*/*;q=0.8");
+        let to_page = api.send(browser()).await;
+        assert_eq!((to_page.status.as_u16(), to_page.header("location")), (303, "/ui"));
+        let without = Parts { ui: None, ..parts(&api.host, &api.hindrance, None, Limits::default()) };
+        let page = send(&Server::new(without).router(), browser()).await;
         assert!(page.header("content-type").starts_with("text/plain"), "{}", page.text);
         for words in ["This is a Waybill host", "/openapi.json", "/readyz", "waybill status --url"] {
             assert!(page.text.contains(words), "{}", page.text);

@@ -30,6 +30,7 @@ mod messages;
 mod openapi;
 mod openapi_rules;
 mod operations;
+mod page;
 mod plugins;
 mod quarantine;
 mod relays;

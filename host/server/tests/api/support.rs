@@ -21,6 +21,7 @@ use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
 use waybill_server::tls::Encryption;
+use waybill_server::ui::{Colour, Environment};
 use waybill_testkit::conformance::samples::all_annotations;
 use waybill_testkit::fake_streams::FakeStreams;
 use waybill_testkit::memory_host::{EngineConfig, InMemoryHost, message};
@@ -171,6 +172,7 @@ pub fn parts(
         cors_origins: vec!["https://shop.example".to_owned()],
         auth: tokens.map(|tokens| StaticTokens::new(tokens).unwrap()),
         encryption: Encryption::None,
+        ui: Some(Environment { name: "test".into(), colour: Colour::Amber }),
         limits,
         metrics: None,
         tracer: None,

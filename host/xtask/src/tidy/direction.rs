@@ -3,7 +3,7 @@
 use crate::cargo::{Dependency, Package};
 
 /// What a package may depend on among ours, in its product code.
-const KNOWS: [(&str, &[&str]); 17] = [
+const KNOWS: [(&str, &[&str]); 18] = [
     ("waybill-core", &[]),
     ("waybill-api", &["waybill-core"]),
     ("waybill-bindings", &[]),
@@ -13,7 +13,8 @@ const KNOWS: [(&str, &[&str]); 17] = [
     ("waybill-surreal", &[]),
     ("waybill-store", &["waybill-core", "waybill-surreal"]),
     ("waybill-sandbox", &["waybill-core", "waybill-api", "waybill-bindings"]),
-    ("waybill-server", &["waybill-core", "waybill-api"]),
+    ("waybill-page", &["waybill-core", "waybill-api"]),
+    ("waybill-server", &["waybill-core", "waybill-api", "waybill-page"]),
     ("waybill-conformance", &["waybill-core", "waybill-sandbox"]),
     ("waybill-telemetry", &["waybill-core"]),
     (

@@ -15,6 +15,7 @@ mod source;
 mod store;
 mod stream;
 mod transport;
+mod ui;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub use source::source;
 pub use store::store;
 pub use stream::stream;
 pub use transport::{route, transport};
+pub use ui::ui;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);

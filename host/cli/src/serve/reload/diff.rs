@@ -61,13 +61,17 @@ const LIVE: &[&str] = &[
 /// Settings that change while the host runs, but don't come or go.
 const LIVE_WHILE_SET: &[&str] = &["server.tls.cert", "server.tls.key"];
 
+/// Tokens change while the host runs, as long as there are some before and after.
+pub const TOKENS: &str = "auth.token[";
+
 /// When a setting counts after it was changed; `stays` tells that it has a value before and after.
 pub fn effect(key: &str, stays: bool) -> Effect {
     let is_live = LIVE.iter().any(|live| match live.ends_with(['.', '[']) {
         true => key.starts_with(live),
         false => Glob::new(*live).matches(key),
     });
-    if is_live || (stays && LIVE_WHILE_SET.contains(&key)) { Effect::Now } else { Effect::Restart }
+    let is_live_while_set = LIVE_WHILE_SET.contains(&key) || key.starts_with(TOKENS);
+    if is_live || (stays && is_live_while_set) { Effect::Now } else { Effect::Restart }
 }
 
 /// Every setting that differs, by key.
@@ -76,6 +80,12 @@ pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
         shown.iter().map(|shown| (shown.path.clone(), shown.value.clone())).collect()
     };
     let (old, new) = (values(old), values(new));
+    let has_tokens = |values: &BTreeMap<String, Value>| values.keys().any(|key| key.starts_with(TOKENS));
+    let keeps_tokens = has_tokens(&old) && has_tokens(&new);
+    let stays = |key: &String| match key.starts_with(TOKENS) {
+        true => keeps_tokens,
+        false => old.contains_key(key) && new.contains_key(key),
+    };
     let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differs = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
     differs
@@ -83,7 +93,7 @@ pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
             key: key.clone(),
             from: old.get(key).cloned(),
             to: new.get(key).cloned(),
-            effect: effect(key, old.contains_key(key) && new.contains_key(key)),
+            effect: effect(key, stays(key)),
         })
         .collect()
 }
@@ -190,7 +200,6 @@ mod tests {
             ("audit.messages", Effect::Restart),
             ("dead.on_dead", Effect::Restart),
             ("store.url", Effect::Restart),
-            ("auth.token[0].name", Effect::Restart),
             ("limits.window_messages", Effect::Restart),
             ("plugins.cache", Effect::Restart),
         ] {
@@ -212,6 +221,23 @@ mod tests {
         let effects: Vec<Effect> = compared.changes.iter().map(|change| change.effect).collect();
         assert_eq!(effects, [Effect::Refused, Effect::Restart]);
         assert_eq!(compared.warnings, ["a reload is refused as a whole: INBOX.OTHER_HOME: keep its home"]);
+    }
+
+    #[test]
+    fn tokens_change_at_once_and_come_and_go_with_a_restart() {
+        let tokens = |names: &[&str]| {
+            let settings =
+                names.iter().enumerate().map(|(index, name)| (format!("auth.token[{index}].name"), json!(name)));
+            let settings: Vec<(String, Value)> = settings.collect();
+            shown(&settings.iter().map(|(key, value)| (key.as_str(), value.clone())).collect::<Vec<_>>())
+        };
+        let effects = |old: &[Shown], new: &[Shown]| -> Vec<Effect> {
+            changes(old, new).iter().map(|change| change.effect).collect()
+        };
+        assert_eq!(effects(&tokens(&["a"]), &tokens(&["b", "c"])), [Effect::Now; 2]);
+        assert_eq!(effects(&tokens(&["a", "b"]), &tokens(&["a"])), [Effect::Now]);
+        assert_eq!(effects(&tokens(&["a"]), &[]), [Effect::Restart]);
+        assert_eq!(effects(&[], &tokens(&["a"])), [Effect::Restart]);
     }
 
     #[test]

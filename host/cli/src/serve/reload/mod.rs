@@ -36,6 +36,7 @@ use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::time::UnixMillis;
 use waybill_engine::{ChangeFeed, Engine, Participants, Refusal};
 use waybill_sandbox::{Fleet, SwapError};
+use waybill_server::auth::StaticTokens;
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
 
@@ -70,6 +71,8 @@ pub struct Host {
     pub encryption: Encryption,
     /// Told of each reload, and of each that was refused.
     pub changes: Arc<ChangeFeed>,
+    /// Who may call; none = nobody is asked for a token.
+    pub tokens: Option<StaticTokens>,
 }
 
 /// A running host's configuration. Cheap to clone.
@@ -131,6 +134,9 @@ impl Reloader {
             // To begin with TLS or to end with it takes a restart.
             _ => None,
         };
+        // To ask for tokens, or for none any more, takes a restart.
+        let known = crate::serve::tokens(&next.tokens).map_err(|error| of_cli(&error))?;
+        let tokens = self.host.tokens.as_ref().zip(known);
         let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
         let (keys, folder) = trust(&next);
         // Whose signatures count is part of the trial: nothing that is loaded meanwhile goes by it.
@@ -139,6 +145,9 @@ impl Reloader {
         if apply && let Ok(done) = &mut reloaded {
             if let Some((tls, renewed)) = certificate {
                 tls.put_in_force(renewed);
+            }
+            if let Some((tokens, known)) = tokens {
+                tokens.put_in_force(&known);
             }
             self.host.fleet.configure(keys, folder).await;
             done.warnings.extend(self.define(running.saga.definitions.as_deref()).await);
@@ -272,7 +281,10 @@ fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
     let is_in = |list: &[Shown], path: &str| list.iter().any(|shown| shown.path == path);
     let stay: HashSet<String> =
         read.iter().filter(|shown| is_in(before, &shown.path)).map(|shown| shown.path.clone()).collect();
-    let waits = |shown: &Shown| diff::effect(&shown.path, stay.contains(&shown.path)) == Effect::Restart;
+    let has_tokens = |list: &[Shown]| list.iter().any(|shown| shown.path.starts_with(diff::TOKENS));
+    let keeps_tokens = has_tokens(before) && has_tokens(&read);
+    let stays = |path: &String| if path.starts_with(diff::TOKENS) { keeps_tokens } else { stay.contains(path) };
+    let waits = |shown: &Shown| diff::effect(&shown.path, stays(&shown.path)) == Effect::Restart;
     let live = read.into_iter().filter(|shown| !waits(shown));
     live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
 }

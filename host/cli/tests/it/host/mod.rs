@@ -170,6 +170,7 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         cors_origins: Vec::new(),
         auth,
         encryption: Encryption::None,
+        ui: None,
         limits: Limits::default(),
         metrics: None,
         tracer: None,

@@ -1,0 +1,333 @@
+//! What every view has around it: head, navigation, search, verdict, who looks.
+
+use maud::{DOCTYPE, Markup, html};
+
+use crate::address;
+use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::icon::{self, Icon};
+use crate::parts::{State, Tone, state};
+use crate::text::{Foreign, for_attribute, foreign};
+use crate::time::AsOf;
+
+/// Where a view stands in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Overview,
+    Messages,
+    DeadLetters,
+    Blocked,
+    Sagas,
+    Streams,
+    Plugins,
+    Configuration,
+    Audit,
+    /// Elsewhere, as the form to sign in.
+    None,
+}
+
+/// A group of the navigation: its heading, and each view with its sign and its word.
+type Group = (&'static str, &'static [(Place, &'static str, Icon, &'static str)]);
+
+const NAVIGATION: [Group; 4] = [
+    ("", &[(Place::Overview, address::OVERVIEW, Icon::Home, "Overview")]),
+    (
+        "Deliver",
+        &[
+            (Place::Messages, address::MESSAGES, Icon::Messages, "Messages"),
+            (Place::DeadLetters, address::DEAD_LETTERS, Icon::DeadLetters, "Dead letters"),
+            (Place::Blocked, address::BLOCKED, Icon::Block, "Blocked"),
+        ],
+    ),
+    (
+        "Coordinate",
+        &[
+            (Place::Sagas, address::SAGAS, Icon::Saga, "Sagas"),
+            (Place::Streams, address::STREAMS, Icon::Stream, "Streams and relays"),
+        ],
+    ),
+    (
+        "Host",
+        &[
+            (Place::Plugins, address::PLUGINS, Icon::Plug, "Plugins"),
+            (Place::Configuration, address::CONFIGURATION, Icon::Gear, "Configuration"),
+            (Place::Audit, address::AUDIT, Icon::Audit, "Audit"),
+        ],
+    ),
+];
+
+/// Colour of the environment's name, so that production is told from the rest at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colour {
+    #[default]
+    Grey,
+    Blue,
+    Green,
+    Amber,
+    Red,
+    Violet,
+}
+
+impl Colour {
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("grey", Self::Grey),
+        ("blue", Self::Blue),
+        ("green", Self::Green),
+        ("amber", Self::Amber),
+        ("red", Self::Red),
+        ("violet", Self::Violet),
+    ];
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Grey => "",
+            Self::Blue => "move",
+            Self::Green => "ok",
+            Self::Amber => "hold",
+            Self::Red => "dead",
+            Self::Violet => "undo",
+        }
+    }
+}
+
+/// Which host this is, in the operator's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Empty = it has no name.
+    pub name: String,
+    pub colour: Colour,
+}
+
+/// How the host is, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Ready,
+    /// It works, and somebody should look.
+    Look,
+    NotReady,
+    /// It wasn't asked, or didn't answer in time.
+    Unknown,
+}
+
+impl Verdict {
+    pub fn state(self) -> State<'static> {
+        match self {
+            Self::Ready => State::new(Tone::Ok, Icon::Done, "Ready"),
+            Self::Look => State::new(Tone::Hold, Icon::Warn, "Ready, look"),
+            Self::NotReady => State::new(Tone::Dead, Icon::Dead, "Not ready"),
+            Self::Unknown => State::new(Tone::Rest, Icon::NotBegun, "Unknown"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The host asks nobody for a token.
+    Local,
+    SignedIn {
+        name: String,
+        roles: String,
+        tenants: String,
+        /// Goes with every form of the session.
+        form_token: String,
+    },
+    Nobody,
+}
+
+/// One of several tenants that the caller's token names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantChoice {
+    pub name: String,
+    pub address: String,
+    pub is_present: bool,
+}
+
+/// What stands around a view.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub place: Place,
+    pub as_of: AsOf,
+    pub version: String,
+    pub environment: Environment,
+    pub who: Who,
+    pub verdict: Verdict,
+    /// Empty unless the token names several.
+    pub tenants: Vec<TenantChoice>,
+}
+
+impl Frame {
+    /// The whole page. `title` may hold what others wrote.
+    pub fn document(&self, title: &str, body: &Markup) -> String {
+        let in_title = match self.environment.name.as_str() {
+            "" => format!("{} · Waybill", for_attribute(title)),
+            name => format!("{} · {} · Waybill", for_attribute(title), for_attribute(name)),
+        };
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    meta name="robots" content="noindex";
+                    title { (in_title) }
+                    link rel="icon" href=(ICON.address());
+                    link rel="stylesheet" href=(STYLE.address());
+                    script src=(SCRIPT.address()) defer {}
+                }
+                body {
+                    a.skip href="#main" { "Skip to content" }
+                    (icon::drawings())
+                    div.frame {
+                        (self.navigation())
+                        div {
+                            (self.bar())
+                            main #main tabindex="-1" { (body) }
+                        }
+                    }
+                    (keys())
+                    p.vh #say role="status" {}
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    fn navigation(&self) -> Markup {
+        html! {
+            nav.side #nav popover aria-label="Main" {
+                a.brand href=(address::OVERVIEW) { (icon::small(Icon::Relay)) "Waybill" }
+                @if !self.environment.name.is_empty() {
+                    p.env { span class={ "tag " (self.environment.colour.class()) } { (Foreign(&self.environment.name)) } }
+                }
+                @for (heading, views) in NAVIGATION {
+                    div {
+                        @if !heading.is_empty() { h2 { (heading) } }
+                        ul { @for (place, address, sign, word) in views {
+                            li { a href=(address) aria-current=[(*place == self.place).then_some("page")] {
+                                (icon::small(*sign)) (word)
+                            } }
+                        } }
+                    }
+                }
+                (self.footer())
+            }
+        }
+    }
+
+    fn footer(&self) -> Markup {
+        html! {
+            footer {
+                "waybill " (self.version) br;
+                "as of " time #as-of datetime=(self.as_of.0.to_string()) { (clock(self.as_of)) } br;
+                @match &self.who {
+                    Who::Local => { "no sign-in: only programs on this machine are served, and no token is configured" }
+                    Who::Nobody => { a href=(address::SIGN_IN) { "Sign in" } }
+                    Who::SignedIn { name, roles, tenants, form_token } => {
+                        "signed in as " span.strong { (foreign(name)) } br;
+                        (foreign(roles)) " · " (foreign(tenants))
+                        form method="post" action=(address::SIGN_OUT) {
+                            input type="hidden" name="form" value=(form_token);
+                            button.bare { "Sign out" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn bar(&self) -> Markup {
+        html! {
+            header.bar {
+                button.bare.menu popovertarget="nav" aria-label="Menu" { (icon::small(Icon::Menu)) }
+                form role="search" action=(address::FIND) {
+                    (icon::small(Icon::Find))
+                    input #find type="search" name="q" placeholder="Id, key or filter"
+                        aria-label="Find by id, key or filter" autocomplete="off" spellcheck="false";
+                    kbd { "/" }
+                }
+                div.tools {
+                    @for choice in &self.tenants {
+                        a.chip.on[choice.is_present] href=(choice.address)
+                            aria-current=[choice.is_present.then_some("true")] { (foreign(&choice.name)) }
+                    }
+                    button.bare #zone type="button" {
+                        (icon::small(Icon::Clock)) span.vh { "Times: " } span { "UTC" }
+                    }
+                    button.bare.opt #theme type="button" {
+                        (icon::small(Icon::Theme)) span.vh { "Theme: " } span { "system" }
+                    }
+                    @if self.who != Who::Nobody {
+                        a.btn.pill href=(address::OVERVIEW) { (state(self.verdict.state())) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn clock(as_of: AsOf) -> String {
+    as_of.0.to_string().get(11..19).unwrap_or_default().to_owned()
+}
+
+/// The keys that the script takes.
+fn keys() -> Markup {
+    html! {
+        div.sheet.pad #keys popover role="dialog" aria-label="Keys" {
+            h2 { "Keys" }
+            dl.kv {
+                dt { kbd { "/" } " " kbd { "f" } } dd { "find, filter" }
+                dt { kbd { "j" } " " kbd { "k" } " " kbd { "Enter" } } dd { "next row, row before, open" }
+                dt { kbd { "g" } " then " kbd { "o m d s p t" } }
+                dd { "overview, messages, dead letters, sagas, plugins, streams" }
+                dt { kbd { "t" } " " kbd { "?" } } dd { "time display, these keys" }
+            }
+            p {
+                button.bare #single-keys type="button" { span.vh { "Single keys: " } span { "on" } }
+            }
+        }
+    }
+}
+
+/// The heading of a view.
+pub fn head(title: &Markup, text: &Markup, acts: Option<&Markup>) -> Markup {
+    html! {
+        div.head {
+            div { h1 { (title) } (text) }
+            @if let Some(acts) = acts { div.acts { (acts) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waybill_core::time::UnixMillis;
+
+    fn frame(name: &str) -> Frame {
+        Frame {
+            place: Place::Messages,
+            as_of: AsOf(UnixMillis(1_700_000_000_123)),
+            version: "1.2.3".into(),
+            environment: Environment { name: name.into(), colour: Colour::Red },
+            who: Who::Local,
+            verdict: Verdict::Ready,
+            tenants: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_frame_names_view_environment_and_instant_and_has_no_inline_style() {
+        let page = frame("production").document("Messages", &html! { h1 { "Messages" } });
+        for part in [
+            "<title>Messages · production · Waybill</title>",
+            "aria-current=\"page\"",
+            "class=\"skip\"",
+            "datetime=\"2023-11-14T22:13:20.123Z\"",
+            "no sign-in",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(page.matches("<h1").count(), 1);
+        assert!(!page.contains("style=") && !page.contains("http"), "{page}");
+    }
+}

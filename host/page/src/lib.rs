@@ -1,0 +1,30 @@
+//! The page at `/ui`: its templates, over the same views that the API answers with. It asks no service, knows no request and no session;
+//! `waybill-server` asks, and hands over what was answered.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `frame` | what every view has around it |
+//! | `views` | the views, one function each |
+//! | `parts`, `states`, `icon` | what views are made of, over closed types |
+//! | `chart` | charts and sparklines |
+//! | `payload` | payloads as people read them |
+//! | `text`, `time` | texts of others with marks, numbers, instants |
+//! | `address` | addresses of views |
+//! | `assets` | style sheet, script and sign, under names with their hashes |
+//!
+//! Templates escape by type, and whatever others wrote goes through [`text::foreign`], which marks what can't be seen. There is no
+//! `style=`: the page's policy takes none.
+
+pub use maud::Markup;
+
+pub mod address;
+pub mod assets;
+pub mod chart;
+pub mod frame;
+mod icon;
+pub mod parts;
+mod payload;
+mod states;
+pub mod text;
+pub mod time;
+pub mod views;

@@ -1,0 +1,170 @@
+//! Dead letters: groups by cause, and the list.
+
+use maud::{Markup, html};
+use waybill_api::dead_letters::{DeadGroupView, DeadLetterView};
+use waybill_api::instant::Instant;
+use waybill_core::port::service::MessageState;
+
+use super::{Asked, Rows};
+use crate::address::{self, condition};
+use crate::frame::head;
+use crate::icon::Icon;
+use crate::parts::{
+    Column, Part, fault, filter, first_run, id_link, in_a_terminal, none_by_filter, pager, section, state, table,
+};
+use crate::states::of_message;
+use crate::text::{count, foreign, shortened};
+use crate::time::AsOf;
+
+/// Letters of an error in a list.
+const ERROR_LETTERS: usize = 160;
+
+/// Dead letters, by cause and newest first.
+#[derive(Clone, Debug)]
+pub struct DeadLetters {
+    pub asked: Asked,
+    /// Lower bounds, if there are more than are counted.
+    pub groups: Part<(Vec<DeadGroupView>, Option<Instant>)>,
+    pub rows: Part<Rows<DeadLetterView>>,
+}
+
+/// Dead letters, by cause and newest first.
+pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
+    let asked = &view.asked;
+    html! {
+        (head(&html! { "Dead letters" }, &html! { p { "Stopped for good: nothing here is tried again by itself." } }, None))
+        (filter(address::DEAD_LETTERS, &asked.filter, "code=HTTP.* error=\"*answered 422*\" kind=message age<1d", &[("tenant", &asked.tenant)]))
+        @match &view.rows {
+            Err(why) => { (fault("Dead letters", why)) }
+            Ok(rows) if rows.items.is_empty() && rows.older.is_none() && asked.filter.is_empty() && !asked.is_further => {
+                (first_run(Icon::Done, "No dead letter", "Everything was delivered, or still will be.", None))
+            }
+            Ok(rows) if rows.items.is_empty() => {
+                (none_by_filter("dead letter", &asked.filter, address::DEAD_LETTERS, rows.older.is_some()))
+                @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
+            }
+            Ok(rows) => {
+                @if !asked.is_further { (causes(asked, &view.groups, as_of)) }
+                (section("Newest first", None, &table("Dead letters", &DEAD_COLUMNS, &dead_rows(&rows.items, as_of),
+                    Some(&pager(rows.items.len(), rows.older.as_deref())))))
+            }
+        }
+        (in_a_terminal(&asked.command("dead list")))
+    }
+}
+
+fn causes(asked: &Asked, groups: &Part<(Vec<DeadGroupView>, Option<Instant>)>, as_of: AsOf) -> Markup {
+    let (groups, since) = match groups {
+        Err(why) => return section("By cause", None, &fault("The groups", why)),
+        Ok((groups, since)) => (groups, since),
+    };
+    let total: u64 = groups.iter().map(|group| group.count).sum();
+    let about = html! {
+        (count(total)) @if since.is_some() { "+" } " in " (groups.len()) " groups; a group is tenant, code and error text without its numbers and quoted parts"
+        @if let Some(since) = since { "; of what is older than " (as_of.at(*since)) " nothing was counted" }
+    };
+    let columns = [
+        Column::Text("Cause"),
+        Column::Text("Where"),
+        Column::Number("Dead"),
+        Column::Text("First"),
+        Column::Text("Latest"),
+    ];
+    let rows = html! { @for group in groups {
+        tr {
+            th.full scope="row" {
+                a href=(asked.narrowed(address::DEAD_LETTERS, &condition("code", &group.code))) { code { (foreign(&group.code)) } }
+                span.sub { (foreign(&shortened(&group.signature, ERROR_LETTERS))) }
+            }
+            td { (foreign(&group.tenant)) span.sub.mono { (foreign(&group.topic)) } }
+            td.num.end { b { (count(group.count)) @if since.is_some() { "+" } } }
+            td.nw data-l="first" { (as_of.at(group.first_at)) }
+            td.nw data-l="latest" { (as_of.at(group.latest_at)) }
+        }
+    } };
+    section("By cause", Some(&about), &table("By cause", &columns, &rows, None))
+}
+
+const DEAD_COLUMNS: [Column; 6] = [
+    Column::Text("Id"),
+    Column::Text("State"),
+    Column::Text("Of"),
+    Column::Text("Error"),
+    Column::Text("Tenant"),
+    Column::Number("Died"),
+];
+
+/// What a row of the list shows, of whichever kind.
+struct DeadRow<'a> {
+    address: String,
+    id: &'a str,
+    kind: &'static str,
+    state: MessageState,
+    what: &'a str,
+    error: &'a str,
+    tenant: &'a str,
+    ended_at: Option<Instant>,
+}
+
+impl<'a> DeadRow<'a> {
+    fn of(letter: &'a DeadLetterView) -> Self {
+        let shown = |tenant: &str, id: &str, kind: &str| {
+            address::with(address::MESSAGE, &[("tenant", tenant), ("id", id), ("kind", kind)])
+        };
+        match letter {
+            DeadLetterView::Message(message) => Self {
+                address: address::message(&message.tenant, &message.id),
+                id: &message.id,
+                kind: "message",
+                state: message.state,
+                what: &message.topic,
+                error: message.last_error.as_deref().unwrap_or_default(),
+                tenant: &message.tenant,
+                ended_at: message.ended_at,
+            },
+            DeadLetterView::Saga(saga) => Self {
+                address: address::saga(&saga.tenant, &saga.id),
+                id: &saga.id,
+                kind: "saga",
+                state: saga.state,
+                what: &saga.step,
+                error: &saga.last_error,
+                tenant: &saga.tenant,
+                ended_at: Some(saga.ended_at),
+            },
+            DeadLetterView::Inbox(inbox) => Self {
+                address: shown(&inbox.tenant, &inbox.id, "inbox"),
+                id: &inbox.id,
+                kind: "received",
+                state: inbox.state,
+                what: &inbox.subject,
+                error: &inbox.last_error,
+                tenant: &inbox.tenant,
+                ended_at: Some(inbox.ended_at),
+            },
+            DeadLetterView::Event(event) => Self {
+                address: shown(&event.tenant, &event.id, "event"),
+                id: &event.id,
+                kind: "event",
+                state: event.state,
+                what: &event.stream,
+                error: &event.last_error,
+                tenant: &event.tenant,
+                ended_at: Some(event.ended_at),
+            },
+        }
+    }
+}
+
+fn dead_rows(items: &[DeadLetterView], as_of: AsOf) -> Markup {
+    html! { @for row in items.iter().map(DeadRow::of) {
+        tr tabindex="-1" {
+            td { (id_link(&row.address, row.id)) }
+            td.end { (state(of_message(row.state))) span.sub { (row.kind) } }
+            td.mono { (foreign(row.what)) }
+            td.full { (foreign(&shortened(row.error, ERROR_LETTERS))) }
+            td data-l="tenant" { (foreign(row.tenant)) }
+            td.num.nw { (as_of.maybe(row.ended_at)) }
+        }
+    } }
+}

@@ -1,0 +1,82 @@
+//! The list of messages.
+
+use maud::{Markup, html};
+use waybill_api::messages::MessageView;
+
+use super::{Asked, Rows};
+use crate::address;
+use crate::frame::head;
+use crate::icon::Icon;
+use crate::parts::{
+    Column, Part, fault, filter, first_run, id_link, in_a_terminal, mono, none_by_filter, pager, state, table, tabs,
+};
+use crate::states::of_message;
+use crate::text::foreign;
+use crate::time::AsOf;
+
+/// The list of messages.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    pub asked: Asked,
+    /// Newest first, else by what they wait for.
+    pub is_newest_first: bool,
+    pub rows: Part<Rows<MessageView>>,
+}
+
+/// The list of messages.
+pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
+    let asked = &view.asked;
+    let order = |by: &str| {
+        address::with(address::MESSAGES, &[("tenant", &asked.tenant), ("filter", &asked.filter), ("sort", by)])
+    };
+    let (sort, flag) = if view.is_newest_first { ("", " --newest") } else { ("state", "") };
+    let ways = [
+        ("Newest first", order(""), view.is_newest_first),
+        ("What waits first", order("state"), !view.is_newest_first),
+    ];
+    html! {
+        (head(&html! { "Messages" }, &html! { p { "What was taken and isn’t dead: it waits, is being sent, or is done and kept for a while." } }, None))
+        (filter(address::MESSAGES, &asked.filter, "state=pending topic=bus:orders.* key=42 age>1h", &[("tenant", &asked.tenant), ("sort", sort)]))
+        (tabs("Order", &ways))
+        @match &view.rows {
+            Err(why) => { (fault("Messages", why)) }
+            Ok(rows) if rows.items.is_empty() && rows.older.is_none() && asked.filter.is_empty() && !asked.is_further => {
+                (first_run(Icon::Messages, "No message yet", "Send one and it shows here at once.",
+                    Some("waybill send --topic http://127.0.0.1:9000/orders --payload '{\"order\":1}'")))
+            }
+            Ok(rows) if rows.items.is_empty() => {
+                (none_by_filter("message", &asked.filter, address::MESSAGES, rows.older.is_some()))
+                @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
+            }
+            Ok(rows) => {
+                (table("Messages", &COLUMNS, &message_rows(&rows.items, as_of), Some(&pager(rows.items.len(), rows.older.as_deref()))))
+            }
+        }
+        (in_a_terminal(&format!("{}{flag}", asked.command("outbox list"))))
+    }
+}
+
+const COLUMNS: [Column; 6] = [
+    Column::Text("Id"),
+    Column::Text("State"),
+    Column::Text("Topic"),
+    Column::Text("Key"),
+    Column::Text("Tenant"),
+    Column::Number("Taken"),
+];
+
+fn message_rows(items: &[MessageView], as_of: AsOf) -> Markup {
+    html! { @for message in items {
+        tr tabindex="-1" {
+            td { (id_link(&address::message(&message.tenant, &message.id), &message.id)) }
+            td.end {
+                (state(of_message(message.state)))
+                @if let Some(waiting) = &message.waiting { span.sub { (foreign(waiting.on.as_str())) } }
+            }
+            td.mono { (foreign(&message.topic)) }
+            td.mono data-l="key" { (mono(message.key.as_deref())) }
+            td data-l="tenant" { (foreign(&message.tenant)) }
+            td.num.nw { (as_of.at(message.created_at)) }
+        }
+    } }
+}

@@ -1,0 +1,277 @@
+//! Sagas: the list, and one with its steps.
+
+use maud::{Markup, PreEscaped, html};
+use waybill_api::saga_history::HistoryLine;
+use waybill_api::saga_node::{SagaNodeView, StepView};
+use waybill_api::sagas::SagaView;
+use waybill_core::saga::state::{SagaState, StepState};
+
+use super::{Asked, Rows};
+use crate::address::{self, condition};
+use crate::frame::head;
+use crate::icon::Icon;
+use crate::parts::{
+    Column, Part, Tone, chip, fault, filter, first_run, id_link, in_a_terminal, none_by_filter, note, pager, quoted,
+    section, state, table, tag,
+};
+use crate::payload;
+use crate::states::{of_saga, of_step};
+use crate::text::{foreign, or_none, shortened};
+use crate::time::AsOf;
+
+/// Steps that one page shows, sub-sagas' included; the terminal shows all.
+const STEPS_MAX: usize = 500;
+/// Lines of a history that one page shows, the latest first.
+const HISTORY_MAX: usize = 200;
+/// Letters of an error or an input beside others.
+const BRIEF_LETTERS: usize = 200;
+
+/// The list of sagas.
+#[derive(Clone, Debug)]
+pub struct Sagas {
+    pub asked: Asked,
+    pub rows: Part<Rows<SagaView>>,
+}
+
+/// The list of sagas.
+pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
+    let asked = &view.asked;
+    html! {
+        (head(&html! { "Sagas" }, &html! { p { "Newest start first. What is stuck waits for a person; everything else moves by itself." } }, None))
+        (filter(address::SAGAS, &asked.filter, "state=failed definition=order waiting_for=approval age>1h", &[("tenant", &asked.tenant)]))
+        p.chips {
+            @for (field, value) in [("state", "failed"), ("state", "running"), ("state", "compensating"), ("waiting_for", "approval"), ("state", "paused")] {
+                (chip(field, value, &address::with(address::SAGAS, &[("tenant", &asked.tenant), ("filter", &condition(field, value))])))
+            }
+        }
+        @match &view.rows {
+            Err(why) => { (fault("Sagas", why)) }
+            Ok(rows) if rows.items.is_empty() && rows.older.is_none() && asked.filter.is_empty() && !asked.is_further => {
+                (first_run(Icon::Saga, "No saga yet", "Store a definition, start a saga by it, and it shows here at once.",
+                    Some("waybill saga define order.toml")))
+            }
+            Ok(rows) if rows.items.is_empty() => {
+                (none_by_filter("saga", &asked.filter, address::SAGAS, rows.older.is_some()))
+                @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
+            }
+            Ok(rows) => {
+                (table("Sagas", &COLUMNS, &saga_rows(&rows.items, as_of), Some(&pager(rows.items.len(), rows.older.as_deref()))))
+            }
+        }
+        (in_a_terminal(&asked.command("saga list")))
+    }
+}
+
+const COLUMNS: [Column; 6] = [
+    Column::Text("Id"),
+    Column::Text("State"),
+    Column::Text("Definition"),
+    Column::Text("Waits for"),
+    Column::Text("Tenant"),
+    Column::Number("Started"),
+];
+
+/// A stuck saga has failed and hasn't ended.
+fn is_stuck(saga: &SagaView) -> bool {
+    saga.state == SagaState::Failed && saga.ended_at.is_none()
+}
+
+fn saga_rows(items: &[SagaView], as_of: AsOf) -> Markup {
+    html! { @for saga in items {
+        tr tabindex="-1" {
+            td { (id_link(&address::saga(&saga.tenant, &saga.id), &saga.id)) }
+            td.end { (state(of_saga(saga.state, is_stuck(saga)))) }
+            td { (foreign(&saga.definition)) " " (saga.version) span.sub { (foreign(&shortened(&saga.steps.join(", "), BRIEF_LETTERS))) } }
+            td {
+                (or_none(saga.waiting_for.as_deref()))
+                @if let Some(code) = &saga.code { span.sub { code { (foreign(code)) } } }
+            }
+            td data-l="tenant" { (foreign(&saga.tenant)) }
+            td.num.nw { (as_of.at(saga.started_at)) }
+        }
+    } }
+}
+
+/// One saga with its steps.
+pub fn saga(saga: &SagaView, as_of: AsOf) -> Markup {
+    let under = html! {
+        p.meta {
+            (tag(of_saga(saga.state, is_stuck(saga))))
+            span {
+                "tenant " (foreign(&saga.tenant)) " · started " (as_of.at(saga.started_at))
+                @if let Some(at) = saga.ended_at { " · ended " (as_of.at(at)) }
+                @if let Some(at) = saga.deadline { " · must be over by " (as_of.at(at)) }
+            }
+        }
+    };
+    let history = saga.history.as_deref().unwrap_or_default();
+    html! {
+        div {
+            p.crumb { a href=(address::SAGAS) { "Sagas" } " / " (foreign(&saga.definition)) " " (saga.version) }
+            (head(&html! { (foreign(&saga.id)) }, &under, None))
+        }
+        (answer(saga, as_of))
+        @if is_stuck(saga) { (ways_out(saga)) }
+        @if let Some(root) = &saga.saga {
+            (section("Steps", None, &steps(root, as_of)))
+            (input(root))
+        }
+        (section("History", None, &happened(history, saga.history_dropped, as_of)))
+        (in_a_terminal(&format!("waybill saga show {} --tenant {}", quoted(&saga.id), quoted(&saga.tenant))))
+    }
+}
+
+fn answer(saga: &SagaView, as_of: AsOf) -> Markup {
+    let why = html! {
+        @if let Some(code) = &saga.code { " " code { (foreign(code)) } }
+        @if let Some(reason) = &saga.reason { " " (foreign(reason)) }
+    };
+    let since = html! { @if let Some(since) = saga.since { " since " (as_of.at(since)) ", " (as_of.ago(since)) } };
+    let (tone, shape, text) = match (&saga.paused, &saga.waiting) {
+        (Some(pause), _) => (
+            Tone::Rest,
+            Icon::Pause,
+            html! {
+                b { "Held since " (as_of.at(pause.at)) @if let Some(actor) = &pause.actor { " by " (foreign(actor)) } "." }
+                @if let Some(note) = &pause.note { " “" (foreign(note)) "”" }
+            },
+        ),
+        _ if is_stuck(saga) => (Tone::Dead, Icon::Person, html! { b { "Waits for a person" (since) "." } (why) }),
+        (None, Some(waiting)) => (Tone::Move, Icon::Wait, html! { b { (foreign(waiting)) } (since) (why) }),
+        (None, None) => (
+            of_saga(saga.state, false).tone,
+            of_saga(saga.state, false).shape,
+            html! {
+                b { (saga.state.word()) "." } (why)
+            },
+        ),
+    };
+    note(tone, shape, &text, None)
+}
+
+/// The saga and the step of a tree that can't be undone.
+fn stuck_step(node: &SagaNodeView) -> Option<(&str, &str)> {
+    let mut steps = node.steps.iter();
+    steps.find_map(|step| match (step.state, &step.saga) {
+        (_, Some(below)) if stuck_step(below).is_some() => stuck_step(below),
+        (StepState::CompensationFailed, _) => Some((node.id.as_str(), step.name.as_str())),
+        _ => None,
+    })
+}
+
+/// What a person can do with a stuck saga, as the terminal takes it.
+fn ways_out(saga: &SagaView) -> Markup {
+    let (id, step) = saga.saga.as_ref().and_then(stuck_step).unwrap_or((&saga.id, "STEP"));
+    let command = |verb: &str, further: &str| {
+        format!("waybill saga {verb} {} --tenant {}{further}", quoted(id), quoted(&saga.tenant))
+    };
+    let ways = [
+        (
+            "Retry the undoing",
+            "Calls it again with the same idempotency key, then goes on undoing.",
+            command("retry", ""),
+        ),
+        (
+            "Skip it",
+            "Leaves what this step did as it is, and undoes the rest.",
+            command("skip", &format!(" --step {}", quoted(step))),
+        ),
+        ("Accept as it is", "Ends now. Nothing more is undone.", command("accept", " --reason '…'")),
+    ];
+    let rows = html! { @for (act, what, line) in &ways {
+        tr { th scope="row" { (act) } td.full { (what) } td.full.mono { (foreign(line)) } }
+    } };
+    let columns = [Column::Text("Act"), Column::Text("What happens"), Column::Text("In a terminal")];
+    section("Ways out", None, &table("Ways out", &columns, &rows, None))
+}
+
+/// The steps of a tree in its order, each with its depth.
+fn flat<'a>(node: &'a SagaNodeView, depth: usize, into: &mut Vec<(usize, &'a StepView)>) {
+    for step in &node.steps {
+        if into.len() >= STEPS_MAX {
+            return;
+        }
+        into.push((depth, step));
+        if let Some(below) = &step.saga {
+            flat(below, depth + 1, into);
+        }
+    }
+}
+
+fn steps(root: &SagaNodeView, as_of: AsOf) -> Markup {
+    let mut all = Vec::new();
+    flat(root, 0, &mut all);
+    let columns = [
+        Column::Text("Step"),
+        Column::Text("State"),
+        Column::Number("Tries"),
+        Column::Text("Began"),
+        Column::Text("Ended"),
+    ];
+    let rows = html! { @for (depth, step) in &all {
+        tr tabindex="-1" {
+            th scope="row" class=(if *depth > 0 { "ind1" } else { "" }) {
+                @if *depth > 1 { span.q { (depth) " deep " } }
+                (foreign(&step.name)) span.sub.mono title=(crate::text::for_attribute(&step.action)) { (foreign(&step.action)) }
+            }
+            td.full { (state(of_step(step.state, step.direction))) (remarks(step, as_of)) }
+            td.num.nw { @if step.state != StepState::Ready { (step.attempts) } }
+            td.nw data-l="began" { (as_of.maybe(step.began_at)) }
+            td.nw data-l="ended" { (as_of.maybe(step.ended_at)) }
+        }
+    } };
+    let foot =
+        (all.len() >= STEPS_MAX).then(|| html! { span { "The first " (STEPS_MAX) " steps; the terminal shows all." } });
+    table("Steps", &columns, &rows, foot.as_ref())
+}
+
+/// What is said of a step below its state.
+fn remarks(step: &StepView, as_of: AsOf) -> Markup {
+    html! {
+        @if let Some(waiting) = &step.waiting {
+            span.sub { (foreign(waiting)) @if let Some(until) = step.until { ", until " (as_of.at(until)) } }
+        }
+        @if let Some(failure) = &step.failure {
+            span.sub {
+                code { (foreign(&failure.code)) } " " (foreign(&shortened(&failure.reason, BRIEF_LETTERS)))
+                @if failure.maybe_done { "; it may have had its effect all the same" }
+            }
+        }
+        @if let Some(actor) = &step.actor {
+            span.sub { "by " (foreign(actor)) @if let Some(note) = &step.note { ": “" (foreign(note)) "”" } }
+        }
+    }
+}
+
+fn input(root: &SagaNodeView) -> Markup {
+    let json = root.input.get();
+    let (shown, foot) = if json.len() <= payload::SHOWN_MAX {
+        (payload::readable(json), "Numbers are shown as written.")
+    } else {
+        (payload::raw(json.as_bytes()), "The beginning of it; the terminal shows the whole.")
+    };
+    section("Input", None, &payload::boxed("Input", &PreEscaped(String::new()), &shown, foot))
+}
+
+fn happened(history: &[HistoryLine], dropped: Option<u32>, as_of: AsOf) -> Markup {
+    html! {
+        div.sheet {
+            ol.tail tabindex="0" aria-label="History" {
+                @for line in history.iter().rev().take(HISTORY_MAX) {
+                    li {
+                        span.q { (as_of.exactly(line.at)) }
+                        span.q { @if let Some(step) = &line.step { (foreign(step)) } }
+                        span class=[line.failure.as_ref().map(|_| "c-dead")] {
+                            (foreign(&line.text))
+                            @if let Some(actor) = &line.actor { " by " (foreign(actor)) }
+                        }
+                    }
+                }
+            }
+            p.more { span {
+                (history.len().min(HISTORY_MAX)) " of " (history.len()) ", the latest first"
+                @if let Some(dropped) = dropped { "; " (dropped) " in the middle aren’t kept" }
+            } }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The page at `/ui`: its routes, its sessions, and what it asks the services. What it looks like is in `waybill-page`.
+//!
+//! It has no right of its own: each view asks the same services as the API's routes, as the caller, with the caller's tenants and roles.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `sessions` | who is signed in |
+//! | `sign_in` | the form, and the way out |
+//! | `visit` | a request of the page: who looks, parts that fail, how it is answered |
+//! | `lists`, `ones`, `overview`, `system` | the views |
+
+mod lists;
+mod ones;
+mod overview;
+mod sessions;
+mod sign_in;
+mod system;
+mod visit;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use waybill_core::code::Code;
+use waybill_page::{address, assets};
+
+use crate::app::App;
+use crate::problem::Problem;
+use sessions::Sessions;
+
+pub(crate) use visit::{Written, bare};
+pub use waybill_page::frame::{Colour, Environment};
+
+const ASSET: &str = "/ui/assets/{name}";
+/// Whatever else is below the page's address: it isn't there.
+const REST: &str = "/ui/{*rest}";
+
+/// Every route of the page. All are open at the edge: what a view needs is asked where it is made, so that it can be said on the page.
+pub(crate) const ROUTES: [(&str, Method); 18] = [
+    (address::OVERVIEW, Method::GET),
+    (address::MESSAGES, Method::GET),
+    (address::MESSAGE, Method::GET),
+    (address::DEAD_LETTERS, Method::GET),
+    (address::SAGAS, Method::GET),
+    (address::SAGA, Method::GET),
+    (address::BLOCKED, Method::GET),
+    (address::STREAMS, Method::GET),
+    (address::PLUGINS, Method::GET),
+    (address::AUDIT, Method::GET),
+    (address::CONFIGURATION, Method::GET),
+    (address::FIND, Method::GET),
+    (address::SIGN_IN, Method::GET),
+    (address::SIGN_IN, Method::POST),
+    (address::SIGN_OUT, Method::POST),
+    (ASSET, Method::GET),
+    (REST, Method::GET),
+    (REST, Method::POST),
+];
+
+/// The routes of [`ROUTES`].
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route(address::OVERVIEW, get(overview::overview))
+        .route(address::MESSAGES, get(lists::messages))
+        .route(address::MESSAGE, get(ones::message))
+        .route(address::DEAD_LETTERS, get(lists::dead_letters))
+        .route(address::SAGAS, get(lists::sagas))
+        .route(address::SAGA, get(ones::saga))
+        .route(address::BLOCKED, get(system::blocked))
+        .route(address::STREAMS, get(lists::streams))
+        .route(address::PLUGINS, get(system::plugins))
+        .route(address::AUDIT, get(lists::audit))
+        .route(address::CONFIGURATION, get(system::configuration))
+        .route(address::FIND, get(ones::find))
+        .route(address::SIGN_IN, get(sign_in::form).post(sign_in::sign_in))
+        .route(address::SIGN_OUT, post(sign_in::sign_out))
+        .route(ASSET, get(asset))
+        .route(REST, get(nowhere).post(nowhere))
+}
+
+/// Whether a route, by its template, is the page's.
+pub(crate) fn is_of_page(template: &str) -> bool {
+    template.strip_prefix(address::OVERVIEW).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What the page keeps.
+pub(crate) struct Ui {
+    pub environment: Environment,
+    pub sessions: Sessions,
+}
+
+impl Ui {
+    pub fn new(environment: Environment) -> Self {
+        Self { environment, sessions: Sessions::new() }
+    }
+}
+
+/// Where browsers go that open the bare address.
+pub(crate) fn to_page() -> Response {
+    see_other(address::OVERVIEW)
+}
+
+/// Goes on elsewhere; reload and back repeat nothing.
+fn see_other(to: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static(address::OVERVIEW));
+    response.headers_mut().insert(header::LOCATION, to);
+    response
+}
+
+/// What a browser may do with the page: load its own style and script, send its own forms, and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+/// Browsers may keep what is under this address for a year: another content has another address.
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+/// A page as an answer. Without a referrer of its own kind browsers send forms with `Origin: null`.
+fn html(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    let headers: [(HeaderName, &'static str); 3] = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "same-origin"),
+    ];
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The style sheet, the script or the sign.
+async fn asset(Path(name): Path<String>) -> Result<Response, Problem> {
+    let asset = assets::named(&name).ok_or_else(|| nothing(&name))?;
+    let mut response = Response::new(asset.text.into());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.media));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE));
+    Ok(response)
+}
+
+async fn nowhere(Path(rest): Path<String>) -> Problem {
+    nothing(&rest)
+}
+
+fn nothing(name: &str) -> Problem {
+    Problem::new(Code::HTTP_NOT_FOUND, format!("there is nothing at /ui/{name}: begin at the overview"))
+}

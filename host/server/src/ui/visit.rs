@@ -1,0 +1,243 @@
+//! A request of the page: who looks, what they may, parts that fail for themselves, and how it is answered.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{Method, StatusCode, Uri};
+use waybill_api::status::CheckStatus;
+use waybill_core::code::Code;
+use waybill_core::ids::Tenant;
+use waybill_page::frame::{Environment, Frame, Place, TenantChoice, Verdict, Who};
+use waybill_page::parts::{Fault, FaultKind, Part};
+use waybill_page::time::AsOf;
+use waybill_page::{Markup, address, views};
+
+use super::sessions::Found;
+use super::{html, see_other};
+use crate::app::App;
+use crate::auth::{Permission, Tenants};
+use crate::caller::{Caller, now};
+use crate::edge::{self, RequestId};
+use crate::limits::{PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
+use crate::problem::Problem;
+use crate::routes::system;
+
+/// Views of one tenant or another.
+const LISTS: [&str; 7] = [
+    address::OVERVIEW,
+    address::MESSAGES,
+    address::DEAD_LETTERS,
+    address::SAGAS,
+    address::BLOCKED,
+    address::STREAMS,
+    address::AUDIT,
+];
+
+/// Marks an answer that goes wrong and has its words already.
+#[derive(Clone, Copy)]
+pub(crate) struct Written;
+
+/// Which view is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct View {
+    pub place: Place,
+    pub title: &'static str,
+    pub needs: Permission,
+}
+
+/// A request of somebody who may look.
+pub(super) struct Visit {
+    pub caller: Caller,
+    pub as_of: AsOf,
+    pub uri: Uri,
+    session: Option<Found>,
+    request_id: String,
+}
+
+impl FromRequestParts<App> for Visit {
+    /// The way to the form.
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        let caller = Caller::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
+        if app.auth.is_some() && Arc::ptr_eq(&caller.0, &app.anonymous) {
+            let to = parts.uri.path_and_query().map_or(address::OVERVIEW, |to| to.as_str());
+            return Err(see_other(&address::with(address::SIGN_IN, &[("to", to)])));
+        }
+        let session = app.auth.as_ref().zip(app.ui.as_ref());
+        let session = session.and_then(|(auth, ui)| ui.sessions.of(&parts.headers, auth, &app.encryption));
+        let uri = parts.uri.clone();
+        Ok(Self { caller, as_of: AsOf(now()), uri, session, request_id: request_id(parts) })
+    }
+}
+
+/// The request's id as it is shown.
+pub(super) fn request_id(parts: &Parts) -> String {
+    let id = parts.extensions.get::<RequestId>();
+    id.and_then(|RequestId(id)| id.to_str().ok()).unwrap_or("-").to_owned()
+}
+
+impl Visit {
+    /// A part of a view. One that fails or takes too long leaves the others.
+    pub async fn part<T, E: Into<Problem>>(&self, asked: impl Future<Output = Result<T, E>>) -> Part<T> {
+        let found = match tokio::time::timeout(PAGE_PART_TIMEOUT, asked).await {
+            Ok(found) => found.map_err(Into::into),
+            Err(_) => {
+                let text = format!("no answer came within {} s", PAGE_PART_TIMEOUT.as_secs());
+                Err(Problem::new(Code::TX_TIMEOUT, text).after(RETRY_AFTER_BUSY))
+            }
+        };
+        found.map_err(|problem| fault(&problem, &self.request_id))
+    }
+
+    /// A part that needs more than its view.
+    pub async fn part_for<T, E: Into<Problem>>(
+        &self,
+        needs: Permission,
+        asked: impl Future<Output = Result<T, E>>,
+    ) -> Part<T> {
+        match edge::may(&self.caller.0, needs) {
+            Ok(()) => self.part(asked).await,
+            Err(problem) => Err(fault(&problem, &self.request_id)),
+        }
+    }
+
+    /// The tenants of the caller's token, if it names several.
+    fn several(&self) -> Option<&[Tenant]> {
+        match &self.caller.0.tenants {
+            Tenants::Only(list) if list.len() > 1 => Some(list),
+            Tenants::Only(_) | Tenants::All => None,
+        }
+    }
+
+    /// The tenant that a list is confined to. With a token of several that is the first of them unless one is named.
+    pub fn scope(&self, asked: Option<&str>, filter: &str) -> Result<Option<Tenant>, Problem> {
+        let asked = asked.filter(|name| !name.is_empty());
+        let scope = self.caller.scope(asked, filter);
+        match (scope, self.several().and_then(<[Tenant]>::first)) {
+            (Err(problem), Some(first)) if asked.is_none() && problem.code == Code::SCHEMA_VALIDATION_FAILED => {
+                self.caller.scope(Some(first.as_str()), filter)
+            }
+            (scope, _) => scope,
+        }
+    }
+
+    /// The tenant that an address has to name for the same view: one of several.
+    pub fn tenant_named(&self, scope: Option<&Tenant>, asked: Option<&str>) -> String {
+        let is_needed = self.several().is_some() || asked.is_some_and(|name| !name.is_empty());
+        scope.filter(|_| is_needed).map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Makes a view if the caller may look at it, else says why not.
+    pub async fn show(&self, app: &App, view: View, body: impl Future<Output = Result<Markup, Problem>>) -> Response {
+        let made = async {
+            edge::may(&self.caller.0, view.needs)?;
+            let place = edge::place(app, &self.caller.0)?;
+            let body = body.await?;
+            let answer = html(StatusCode::OK, self.document(app, view, &body).await);
+            Ok::<Response, Problem>(place.until_taken(edge::with_room(app, &self.caller.0, &Method::GET, answer)?))
+        };
+        match made.await {
+            Ok(answer) => answer,
+            Err(problem) => {
+                let why = views::refused(view.title, &fault(&problem, &self.request_id));
+                let page = html(problem.status(), self.document(app, view, &why).await);
+                written(page, problem)
+            }
+        }
+    }
+
+    async fn document(&self, app: &App, view: View, body: &Markup) -> String {
+        let environment = app.ui.as_ref().map(|ui| ui.environment.clone()).unwrap_or_default();
+        let frame = Frame {
+            place: view.place,
+            as_of: self.as_of,
+            version: app.version.clone(),
+            environment,
+            who: self.who(app),
+            verdict: verdict(app).await,
+            tenants: self.choices(),
+        };
+        frame.document(view.title, body)
+    }
+
+    fn who(&self, app: &App) -> Who {
+        if app.auth.is_none() {
+            return Who::Local;
+        }
+        let caller = &self.caller.0;
+        let tenants = match &caller.tenants {
+            Tenants::All => "all tenants".to_owned(),
+            Tenants::Only(list) => list.iter().map(Tenant::as_str).collect::<Vec<_>>().join(", "),
+        };
+        let form_token = self.session.as_ref().map(|session| session.form_token.to_string()).unwrap_or_default();
+        Who::SignedIn { name: caller.name.clone(), roles: caller.roles().join(", "), tenants, form_token }
+    }
+
+    fn choices(&self) -> Vec<TenantChoice> {
+        let is_list = LISTS.contains(&self.uri.path());
+        let Some(list) = self.several().filter(|_| is_list) else { return Vec::new() };
+        let query = self.uri.query().unwrap_or_default().as_bytes();
+        let named = form_urlencoded::parse(query).find(|(name, _)| name == "tenant").map(|(_, value)| value);
+        let present = named.as_deref().or(list.first().map(Tenant::as_str));
+        let choice = |tenant: &Tenant| TenantChoice {
+            name: tenant.to_string(),
+            address: address::with(self.uri.path(), &[("tenant", tenant.as_str())]),
+            is_present: present == Some(tenant.as_str()),
+        };
+        list.iter().map(choice).collect()
+    }
+}
+
+/// How the host is, by the worst of its checks.
+pub(super) async fn verdict(app: &App) -> Verdict {
+    match system::checks(app).await.iter().map(|check| check.status).max() {
+        Some(CheckStatus::Ok) => Verdict::Ready,
+        Some(CheckStatus::Warn) => Verdict::Look,
+        Some(CheckStatus::Fail) => Verdict::NotReady,
+        None => Verdict::Unknown,
+    }
+}
+
+/// A problem as a part of the page shows it. What only the log may know is logged here.
+pub(super) fn fault(problem: &Problem, request_id: &str) -> Fault {
+    if let Some(cause) = &problem.cause {
+        tracing::warn!(request_id, code = problem.code.as_str(), cause, "a part of the page can't be shown");
+    }
+    Fault {
+        kind: match problem.code.status() {
+            400 | 422 => FaultKind::Request,
+            401 | 403 => FaultKind::NotAllowed,
+            _ => FaultKind::Failed,
+        },
+        code: problem.code.as_str().to_owned(),
+        detail: problem.detail.clone(),
+        fix: problem.code.fix().to_owned(),
+        is_retryable: problem.code.retryable() || problem.retry_after.is_some(),
+        request_id: request_id.to_owned(),
+    }
+}
+
+/// A page that says what went wrong; the edge counts it as what it is.
+pub(super) fn written(mut page: Response, problem: Problem) -> Response {
+    page.extensions_mut().insert(Problem { cause: None, ..problem });
+    page.extensions_mut().insert(Written);
+    page
+}
+
+/// A page around what the edge refuses: who looks isn't known there.
+pub(crate) fn bare(problem: &Problem, request_id: &str) -> Response {
+    let frame = Frame {
+        place: Place::None,
+        as_of: AsOf(now()),
+        version: String::new(),
+        environment: Environment::default(),
+        who: Who::Nobody,
+        verdict: Verdict::Unknown,
+        tenants: Vec::new(),
+    };
+    let why = views::refused(problem.code.title(), &fault(problem, request_id));
+    html(problem.status(), frame.document(problem.code.title(), &why))
+}
