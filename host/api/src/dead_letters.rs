@@ -335,5 +335,11 @@ pub trait DeadLetterService: Send + Sync + 'static {
     /// Enqueues an edited copy of a dead letter as a new message that links to it by `causation_id`. `edited` is the whole copy:
     /// what the edit left as it was is in it. Of a received one the copy is stored for its consumer, under a new id; topic and
     /// tenant stay. Not of a stuck saga.
-    async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError>;
+    async fn edit(
+        &self,
+        dead: &DeadId,
+        edited: NewMessage,
+        reason: &str,
+        actor: &str,
+    ) -> Result<Enqueued, ServiceError>;
 }

@@ -136,15 +136,15 @@ pub struct ReplayedRows {
     pub unchanged: Vec<String>,
 }
 
-/// The sources of this host. `actor` is who asks, for the audit: `SourcePaused`, `SourceResumed`, `SourceProvisioned`, and
+/// The sources of this host. `actor` is who asks, and `reason` why, for the audit: `SourcePaused`, `SourceResumed`, `SourceProvisioned`, and
 /// `TxReplayRequested` with `kind` `row` for rows.
 #[async_trait]
 pub trait SourceService: Send + Sync + 'static {
     async fn sources(&self) -> Vec<SourceView>;
     /// Pulls no more from a source. What is in hand is finished. It stays paused when the host starts again.
-    async fn pause_source(&self, source: &str, actor: &str) -> Result<SourceView, ServiceError>;
+    async fn pause_source(&self, source: &str, reason: &str, actor: &str) -> Result<SourceView, ServiceError>;
     /// Pulls again, and also from where it stands still because it was overtaken.
-    async fn resume_source(&self, source: &str, actor: &str) -> Result<SourceView, ServiceError>;
+    async fn resume_source(&self, source: &str, reason: &str, actor: &str) -> Result<SourceView, ServiceError>;
     /// What is missing at a source's peer; with `apply`, creates it and answers what was done.
     async fn provision_source(
         &self,

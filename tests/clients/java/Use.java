@@ -100,7 +100,7 @@ public final class Use {
     DeadLetter fenced = letters.quarantineDeadLetter("by-java", new Quarantine().note("looked at"), null, null);
     same(fenced.getDeadLetterMessage().getNote(), "looked at");
     EditMessage edit = new EditMessage().payload(Map.of("order", 2));
-    same(letters.editDeadLetter("by-java", edit, null, null).getIds().size(), 1);
+    same(letters.editDeadLetter("by-java", edit, null, null, "corrected").getIds().size(), 1);
     // The generator's code writes a body that is left out as null, which isn't taken.
     same(letters.replayDeadLetter("by-java", null, null, new Replay()).getReplayedDeadLetterMessage().getId(), "by-java");
     refused("DEAD.NOT_FOUND", () -> letters.showDeadLetter("nobody", null, null));

@@ -11,18 +11,18 @@ use crate::output::{self, View, column, less, plugin, text, whole, words};
 /// Sources of messages.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill source list\n  waybill source pause shop\n  waybill source resume shop\n  waybill source provision shop --dry-run"
+    after_help = "Examples:\n  waybill source list\n  waybill source pause shop --reason 'broker is being moved'\n  waybill source resume shop\n  waybill source provision shop --dry-run"
 )]
 pub enum Source {
     /// All, with health, home, consumers and what isn't settled
     #[command(after_help = "Examples:\n  waybill source list\n  waybill source list -o json")]
     List,
     /// Pull no more from it; what is in hand is finished, and it stays paused over a restart
-    #[command(after_help = "Examples:\n  waybill source pause shop")]
-    Pause(Name),
+    #[command(after_help = "Examples:\n  waybill source pause shop --reason 'broker is being moved'")]
+    Pause(Act),
     /// Pull again; where it stands still because it was overtaken, go on at the earliest that is kept
     #[command(after_help = "Examples:\n  waybill source resume shop")]
-    Resume(Name),
+    Resume(Act),
     /// Create what is missing at its peer: consumers, queues, groups, columns and indexes
     #[command(
         after_help = "Examples:\n  waybill source provision shop --dry-run\n  waybill source provision shop --yes -o json\n\nWhat would lose data is never changed; if there is any of it, the exit code is 4."
@@ -30,11 +30,14 @@ pub enum Source {
     Provision(Provision),
 }
 
-/// A source by its name in the configuration.
+/// Which source, and why.
 #[derive(Debug, Args)]
-pub struct Name {
+pub struct Act {
     /// Its name in the configuration
     pub name: String,
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 const VIEW: View<'_> = View {
@@ -64,16 +67,17 @@ const VIEW: View<'_> = View {
 
 /// Runs one of them.
 pub(super) async fn run(command: &Source, context: &mut Context<'_>) -> Result<(), CliError> {
-    let (name, act, report) = match command {
+    let (Act { name, reason }, act, report) = match command {
         Source::List => {
             let items = lists::whole(context, &["v1", "sources"], &[]).await?;
             return output::list(context.term, context.format, &items, &VIEW);
         }
-        Source::Pause(name) => (&name.name, "pause", "is paused: nothing more is pulled"),
-        Source::Resume(name) => (&name.name, "resume", "is pulled from again"),
+        Source::Pause(which) => (which, "pause", "is paused: nothing more is pulled"),
+        Source::Resume(which) => (which, "resume", "is pulled from again"),
         Source::Provision(args) => return provision::run("sources", args, context).await,
     };
-    let answer = context.client.post(&["v1", "sources", name, act], &[], &json!({})).await?;
+    let body = reason.as_deref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+    let answer = context.client.post(&["v1", "sources", name, act], &[], &body).await?;
     answer.need("name", Value::as_str)?;
     context.term.say(&format!("{name} {report}"));
     output::listed(context.term, context.format, &answer.text, &answer.body, &VIEW)

@@ -558,6 +558,15 @@ fn a_bulk_act_is_counted_asked_for_and_watched() {
 }
 
 #[test]
+fn why_a_dead_letter_was_edited_is_in_the_audit() {
+    let host = TestHost::shop();
+    let edit = ["dead", "edit", "d-1", "--payload", "{\"order\": 18}", "--reason", "it was 18"];
+    assert_eq!(ask(&host, &edit).run().exit, Exit::Done);
+    let acts = host.acts();
+    assert!(acts.contains(&"TxReplayRequested default/d-1 it was 18".to_owned()), "{acts:?}");
+}
+
+#[test]
 fn a_script_is_told_that_nothing_matches_if_it_asks_to_be() {
     let host = TestHost::shop();
     for arguments in [

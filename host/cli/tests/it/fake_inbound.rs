@@ -220,13 +220,13 @@ impl SourceService for FakeInbound {
         vec![source("shop"), source("table")]
     }
 
-    async fn pause_source(&self, source: &str, actor: &str) -> Result<SourceView, ServiceError> {
-        self.act(format!("pause source {source} {actor}"));
+    async fn pause_source(&self, source: &str, reason: &str, actor: &str) -> Result<SourceView, ServiceError> {
+        self.act(format!("pause source {source} [{reason}] {actor}"));
         Ok(SourceView { paused: true, ..known(source)? })
     }
 
-    async fn resume_source(&self, source: &str, actor: &str) -> Result<SourceView, ServiceError> {
-        self.act(format!("resume source {source} {actor}"));
+    async fn resume_source(&self, source: &str, reason: &str, actor: &str) -> Result<SourceView, ServiceError> {
+        self.act(format!("resume source {source} [{reason}] {actor}"));
         known(source)
     }
 

@@ -182,7 +182,7 @@ fn sources_are_listed_paused_resumed_and_provisioned() {
         list.out
     );
     assert_eq!(ask(&host, &["source", "list", "-o", "ids"]).run().out, "shop\ntable\n");
-    let paused = ask(&host, &["source", "pause", "shop"]).run();
+    let paused = ask(&host, &["source", "pause", "shop", "--reason", "broker moves"]).run();
     assert!(paused.err.contains("shop is paused") && line(&paused.out, "shop")[1] == "paused", "{paused:?}");
     assert_eq!(ask(&host, &["source", "resume", "shop"]).run().exit, Exit::Done);
     let plan = ask(&host, &["source", "provision", "shop", "--dry-run"]).run();
@@ -192,6 +192,11 @@ fn sources_are_listed_paused_resumed_and_provisioned() {
     assert_eq!(ask(&host, &["source", "pause", "gone"]).run().exit, Exit::NotFound);
     assert_eq!(
         inbound.acts(),
-        ["pause source shop local", "resume source shop local", "provision source shop", "pause source gone local"]
+        [
+            "pause source shop [broker moves] local",
+            "resume source shop [] local",
+            "provision source shop",
+            "pause source gone [] local"
+        ]
     );
 }

@@ -24,9 +24,9 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::saga::records::SagaDead;
 use waybill_core::streams::dead::StoredDead;
 
-use super::Outbox;
 use super::dead_list::{Dead, planned_reads};
 use super::messages::named;
+use super::{Outbox, because};
 use crate::inbox::service::{DeadOf, Inbox};
 use crate::saga::service::Sagas;
 use crate::shard::OperatorCommand;
@@ -171,7 +171,13 @@ impl DeadLetterService for Outbox {
     }
 
     /// Enqueues the copy and fences the original off.
-    async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
+    async fn edit(
+        &self,
+        dead: &DeadId,
+        edited: NewMessage,
+        reason: &str,
+        actor: &str,
+    ) -> Result<Enqueued, ServiceError> {
         let (tenant, id) = (&dead.tenant, dead.id.as_str());
         let dead = match self.find_dead(dead).await? {
             Dead::Message(dead) => dead,
@@ -181,7 +187,8 @@ impl DeadLetterService for Outbox {
                 let inbox = self.own_inbox()?;
                 let message = Arc::new(inbox.edited(&letter, edited)?);
                 let new_id = message.id.to_string();
-                inbox.replay_audited((shard, letter), Some(message), "edited", actor).await?;
+                let reason = if reason.trim().is_empty() { "edited" } else { reason };
+                inbox.replay_audited((shard, letter), Some(message), reason, actor).await?;
                 return Ok(Enqueued { ids: vec![new_id], ..Enqueued::default() });
             }
         };
@@ -190,7 +197,7 @@ impl DeadLetterService for Outbox {
         let enqueued = self.enqueue(vec![copy]).await?;
         let new_id = enqueued.ids.first().cloned().unwrap_or_default();
         let note = format!("edited and sent again as {new_id}");
-        let detail = serde_json::json!({ "kind": "outbox", "edited_as": new_id });
+        let detail = because(reason, serde_json::json!({ "kind": "outbox", "edited_as": new_id }));
         let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
         let command = OperatorCommand::Quarantine { place: dead.place, note };
         self.audited_act(dead.place.shard, command, event).await.map_err(|error| named(error, id))?;

@@ -153,7 +153,7 @@ impl Outbox {
 }
 
 /// What an act was, with its reason if one was given; nothing at all is null.
-fn because(reason: &str, mut detail: Value) -> Value {
+pub(crate) fn because(reason: &str, mut detail: Value) -> Value {
     if let (false, Some(members)) = (reason.trim().is_empty(), detail.as_object_mut()) {
         members.insert("reason".to_owned(), reason.into());
     }

@@ -90,7 +90,7 @@ async fn an_edited_one_is_stored_under_an_id_of_its_own() {
     let world = World::new();
     let (host, place) = with_dead(&world).await;
     let edited = NewMessage { payload: "{\"n\":2}".into(), ..NewMessage::default() };
-    let enqueued = host.outbox.edit(&named(&place), edited, "ann").await.unwrap();
+    let enqueued = host.outbox.edit(&named(&place), edited, "", "ann").await.unwrap();
     world.until_called(2).await;
     let call = world.http.posted().pop().unwrap();
     assert_eq!((call.id.as_str(), call.body["causation_id"].as_str()), (&*enqueued.ids[0], Some("m-1")));
@@ -111,7 +111,7 @@ async fn what_an_edit_took_away_is_gone_and_the_subject_stays() {
     let annotations = [(Annotation::CorrelationId, "new")].into();
     let edited =
         NewMessage { topic: "other".into(), payload: "{\"n\":1}".into(), annotations, ..NewMessage::default() };
-    host.outbox.edit(&named("m-1"), edited, "ann").await.unwrap();
+    host.outbox.edit(&named("m-1"), edited, "", "ann").await.unwrap();
     world.until_called(2).await;
     let body = world.http.posted().pop().unwrap().body;
     assert_eq!((&body["subject"], &body["correlation_id"]), (&"orders.paid".into(), &"new".into()));

@@ -54,7 +54,7 @@ async fn a_revocation_is_heard_while_its_source_is_paused() {
         world.send_in_group(&format!("m-{number}"));
     }
     world.until_called(1).await;
-    assert!(host.inbound.pause_source("shop", "ann").await.unwrap().paused);
+    assert!(host.inbound.pause_source("shop", "", "ann").await.unwrap().paused);
     pass(seconds(3)).await;
     world.revoke();
     pass(seconds(2)).await;
@@ -63,7 +63,7 @@ async fn a_revocation_is_heard_while_its_source_is_paused() {
     pass(seconds(20)).await;
     assert_eq!(world.http.posted().len(), 1, "the rest of the group is somebody else's");
     assert_eq!(world.shop.kept(0).acknowledged, 0, "its token went with the group");
-    host.inbound.resume_source("shop", "ann").await.unwrap();
+    host.inbound.resume_source("shop", "", "ann").await.unwrap();
     world.until_acknowledged(3).await;
     assert_eq!(world.http.ids(), ["m-0", "m-1", "m-2"]);
 }

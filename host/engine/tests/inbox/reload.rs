@@ -381,7 +381,7 @@ async fn a_plugin_that_never_served_is_not_gone_back_to() {
 async fn a_paused_source_stays_paused_under_other_settings() {
     let world = World::new();
     let mut running = Running::start(&world, world.consumer()).await;
-    running.host.inbound.pause_source("shop", "ann").await.unwrap();
+    running.host.inbound.pause_source("shop", "", "ann").await.unwrap();
     let mut source = world.source();
     source.window = 7;
     running.with_source(&world, source).await;
@@ -389,7 +389,7 @@ async fn a_paused_source_stays_paused_under_other_settings() {
     world.shop.send("m-1", "orders.paid", "1");
     pass(seconds(30)).await;
     assert_eq!((running.host.shop().await.window, world.shop.standings()), (7, vec![Standing::Waits]));
-    running.host.inbound.resume_source("shop", "ann").await.unwrap();
+    running.host.inbound.resume_source("shop", "", "ann").await.unwrap();
     world.until_acknowledged(1).await;
 }
 

@@ -21,7 +21,7 @@ fn failing(kind: ErrorKind, code: &str) -> CallError {
 async fn a_paused_source_is_not_pulled_also_after_a_restart() {
     let world = World::new();
     let host = world.start().await;
-    assert!(host.inbound.pause_source("shop", "ann").await.unwrap().paused);
+    assert!(host.inbound.pause_source("shop", "broker moves", "ann").await.unwrap().paused);
     pass(seconds(3)).await;
     world.shop.send("m-1", "orders.paid", "1");
     pass(seconds(30)).await;
@@ -31,18 +31,12 @@ async fn a_paused_source_is_not_pulled_also_after_a_restart() {
     pass(seconds(30)).await;
     assert_eq!(world.shop.standings(), [Standing::Waits]);
     assert!(host.shop().await.paused);
-    assert!(!host.inbound.resume_source("shop", "ann").await.unwrap().paused);
+    assert!(!host.inbound.resume_source("shop", "", "ann").await.unwrap().paused);
     world.until_acknowledged(1).await;
-    let kinds: Vec<String> = host
-        .outbox
-        .audit(&AuditQuery::default(), None, 100)
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .map(|event| event.kind)
-        .collect();
-    assert!(kinds.contains(&"SourcePaused".to_owned()) && kinds.contains(&"SourceResumed".to_owned()), "{kinds:?}");
+    let events = host.outbox.audit(&AuditQuery::default(), None, 100).await.unwrap().items;
+    let detail = |kind: &str| events.iter().find(|event| event.kind == kind).map(|event| event.detail.clone());
+    assert_eq!(detail("SourcePaused"), Some(serde_json::json!({ "reason": "broker moves" })), "{events:?}");
+    assert_eq!(detail("SourceResumed"), Some(serde_json::Value::Null), "none was given");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +81,7 @@ async fn an_overtaken_source_stands_still_until_somebody_resumes_it() {
     let view = host.shop().await;
     assert_eq!((view.health, view.health_detail.as_deref()), (Health::Down, Some("SOURCE.OVERTAKEN: no")));
     world.shop.fail_pulls(None);
-    host.inbound.resume_source("shop", "ann").await.unwrap();
+    host.inbound.resume_source("shop", "", "ann").await.unwrap();
     eventually("it was opened at the earliest that is kept", async || {
         world.shop.opened().last() == Some(&OpenSource { go_on: true })
     })

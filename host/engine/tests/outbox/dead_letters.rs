@@ -102,7 +102,11 @@ async fn an_edited_dead_letter_is_a_new_message_that_names_the_original() {
     let world = World::new();
     let (host, ids) = with_dead(&world, 1).await;
     let edited = keyed("good", "k");
-    let answer = host.outbox.edit(&DeadId::new(&tenant("default"), &ids[0]), edited, "ops").await.unwrap();
+    let answer = host
+        .outbox
+        .edit(&DeadId::new(&tenant("default"), &ids[0]), edited, "the total was wrong", "ops")
+        .await
+        .unwrap();
     let copy = host.until_state(&answer.ids[0], MessageState::Done).await;
     assert_eq!(copy.annotations.get(Annotation::CausationId), Some(ids[0].as_str()));
     assert_eq!((copy.topic.as_str(), copy.key.as_deref()), ("bus:orders.created", Some("k")));
@@ -110,6 +114,8 @@ async fn an_edited_dead_letter_is_a_new_message_that_names_the_original() {
     let original = host.view(&ids[0]).await;
     assert_eq!(original.state, MessageState::Quarantined);
     assert!(original.note.unwrap().contains(&answer.ids[0]));
+    let asked = &host.audit_of("TxReplayRequested").await[0];
+    assert_eq!((&asked.object, &asked.detail["reason"]), (&ids[0], &"the total was wrong".into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -199,7 +199,7 @@ async fn what_fails_again_is_taken_once() {
 async fn acts_that_are_not_for_sagas_say_so() {
     let world = World::new();
     let host = with_stuck(&world, &["m-0"]).await;
-    let edited = host.outbox.edit(&dead("m-0"), Default::default(), "ann").await.unwrap_err();
+    let edited = host.outbox.edit(&dead("m-0"), Default::default(), "", "ann").await.unwrap_err();
     assert_eq!(edited.code().as_str(), "DEAD.KIND");
     with_messages(&world, &host, 1).await;
     // One of each kind with the same id: nobody acts on the wrong one.

@@ -115,7 +115,7 @@ async fn one_that_is_fenced_off_keeps_its_note_and_cannot_be_edited() {
     };
     assert_eq!((fenced.state, fenced.note.as_deref()), (MessageState::Quarantined, Some("asks the owner")));
     assert!(listed(&host, "state=dead").await.is_empty());
-    let edited = host.outbox.edit(&named(&id), Default::default(), "ops").await.unwrap_err();
+    let edited = host.outbox.edit(&named(&id), Default::default(), "", "ops").await.unwrap_err();
     assert_eq!(edited.code(), Code::DEAD_KIND);
 }
 

@@ -9,11 +9,11 @@ use waybill_api::instant::Instant;
 use waybill_api::list::List;
 use waybill_api::messages::Enqueued;
 use waybill_core::code::Code;
-use waybill_core::port::dead::{DeadId, EVENTS_STAY, NOTHING_TO_EDIT};
+use waybill_core::port::dead::{DeadId, DeadKind, EVENTS_STAY, NOTHING_TO_EDIT};
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
 
-use super::query::{Cursors, DeadQuery, FilterQuery, ListQuery, page, query};
+use super::query::{Cursors, DeadQuery, EditQuery, FilterQuery, ListQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
 use crate::body::{self, Received};
@@ -35,10 +35,14 @@ struct RequestedDeadLetter {
 
 impl RequestedDeadLetter {
     fn read(caller: Caller, id: &str, uri: &Uri) -> Result<Self, Problem> {
-        let asked: DeadQuery = query(uri)?;
-        let tenant = caller.tenant_of(asked.tenant.as_deref(), Missing::DeadLetter, id)?;
-        let dead = DeadId { kind: asked.kind, ..DeadId::new(&tenant, id) };
-        Ok(Self { caller, dead, asked: asked.tenant })
+        let DeadQuery { tenant, kind } = query(uri)?;
+        Self::of(caller, id, tenant, kind)
+    }
+
+    fn of(caller: Caller, id: &str, asked: Option<String>, kind: Option<DeadKind>) -> Result<Self, Problem> {
+        let tenant = caller.tenant_of(asked.as_deref(), Missing::DeadLetter, id)?;
+        let dead = DeadId { kind, ..DeadId::new(&tenant, id) };
+        Ok(Self { caller, dead, asked })
     }
 
     /// What was found or done; a miss says where it was looked for.
@@ -147,7 +151,7 @@ pub(crate) async fn quarantine(
 /// once and doesn't expire, unless the fields say otherwise. The copy of a received message is stored for its consumer. Not of a
 /// stuck saga.
 #[utoipa::path(post, path = "/v1/dead-letters/{id}/edit", tag = "dead letters", operation_id = "editDeadLetter",
-    params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), DeadQuery), request_body = EditJson,
+    params(("id" = String, Path, description = "Id of the message or of the saga; of a received message its place, or its sender's id."), EditQuery), request_body = EditJson,
     responses((status = 201, description = "Committed.", body = Enqueued),
         (status = 200, description = "The same copy was there before.", body = Enqueued), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
@@ -157,7 +161,9 @@ pub(crate) async fn edit(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let requested = RequestedDeadLetter::read(caller, &id, request.uri())?;
+    let EditQuery { tenant, kind, reason } = query(request.uri())?;
+    note("reason", &reason, NOTE_BYTES_MAX)?;
+    let requested = RequestedDeadLetter::of(caller, &id, tenant, kind)?;
     let Received { bytes, media, share } = body::read(&app, request, BULK_BODY_BYTES_MAX).await?;
     body::only_json(media)?;
     let fields: MessageFields = decode::value(decode::utf8(&bytes)?)?;
@@ -175,7 +181,7 @@ pub(crate) async fn edit(
     let mut edited = [edited.map_err(Problem::invalid)?];
     requested.caller.admit(&mut edited, None)?;
     let [edited] = edited;
-    let done = app.service.edit(&requested.dead, edited, requested.caller.name()).await?;
+    let done = app.service.edit(&requested.dead, edited, &reason, requested.caller.name()).await?;
     drop(share);
     let status = if done.duplicates.len() == done.ids.len() { StatusCode::OK } else { StatusCode::CREATED };
     json(status, &done)

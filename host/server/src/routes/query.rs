@@ -39,6 +39,21 @@ pub(crate) struct DeadQuery {
     pub kind: Option<DeadKind>,
 }
 
+/// Query of an edit, whose body is the fields of a message.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EditQuery {
+    /// Tenant; the credential's only one, else `default`, if absent.
+    pub tenant: Option<String>,
+    /// Kind; whichever there is if absent. Needed where a message and a saga have the same id. A received message that is named by
+    /// its sender's id needs it too.
+    pub kind: Option<DeadKind>,
+    /// Why, for the audit; up to 2,000 bytes.
+    #[serde(default)]
+    pub reason: String,
+}
+
 /// Which items of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -3,11 +3,12 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::Uri;
+use waybill_api::act_reason::ActReason;
 use waybill_api::list::List;
 use waybill_api::sources::{FailedRowView, ReplayRows, ReplayedRows, SourceProvisioned, SourceView};
 use waybill_api::transports::Provision;
 
-use super::dead_letters::note;
+use super::dead_letters::{act_reason, note};
 use super::inbox::service;
 use super::ok;
 use super::query::{Cursors, PageQuery, page, query};
@@ -42,30 +43,34 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
 ///
 /// What is in hand is finished and settled. It stays paused when the host starts again.
 #[utoipa::path(post, path = "/v1/sources/{name}/pause", tag = "sources", operation_id = "pauseSource",
-    params(("name" = String, Path, description = "Source.")),
+    params(("name" = String, Path, description = "Source.")), request_body = Option<ActReason>,
     responses((status = 200, description = "The source.", body = SourceView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn pause(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    ok(&service(&app)?.pause_source(&name, caller.name()).await?)
+    let reason = act_reason(&app, request).await?;
+    ok(&service(&app)?.pause_source(&name, &reason, caller.name()).await?)
 }
 
 /// Pull from a source again
 ///
 /// One that stands still because messages were removed at its peer before they were read goes on at the earliest that is kept.
 #[utoipa::path(post, path = "/v1/sources/{name}/resume", tag = "sources", operation_id = "resumeSource",
-    params(("name" = String, Path, description = "Source.")),
+    params(("name" = String, Path, description = "Source.")), request_body = Option<ActReason>,
     responses((status = 200, description = "The source.", body = SourceView), Problems),
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn resume(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    ok(&service(&app)?.resume_source(&name, caller.name()).await?)
+    let reason = act_reason(&app, request).await?;
+    ok(&service(&app)?.resume_source(&name, &reason, caller.name()).await?)
 }
 
 /// Provision a source's peer

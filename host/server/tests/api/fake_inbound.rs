@@ -56,8 +56,8 @@ impl FakeInbound {
         dead(id.tenant.as_str()).into()
     }
 
-    pub fn edit(&self, id: &DeadId, edited: NewMessage, actor: &str) -> Enqueued {
-        self.record(format!("edit {} {} {actor}", id.tenant, id.id));
+    pub fn edit(&self, id: &DeadId, edited: NewMessage, reason: &str, actor: &str) -> Enqueued {
+        self.record(format!("edit {} {} [{reason}] {actor}", id.tenant, id.id));
         self.taken.lock().push(edited);
         Enqueued { ids: vec!["copy".to_owned()], ..Enqueued::default() }
     }

@@ -19,8 +19,8 @@ use waybill_api::status::*;
 use waybill_api::transports::*;
 use waybill_api::workers::*;
 use waybill_core::audit::AuditQuery;
-use waybill_core::history::Measure;
 use waybill_core::fates::Fates;
+use waybill_core::history::Measure;
 use waybill_core::idempotency::{Answer, Begun, EntryKey, Settings};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
@@ -182,11 +182,11 @@ hindered! {
                     None => self.outbox.quarantine(dead, note, actor).await,
                 }
             }
-            async fn edit(&self, dead: &DeadId, edited: NewMessage, actor: &str) -> Result<Enqueued, ServiceError> {
+            async fn edit(&self, dead: &DeadId, edited: NewMessage, reason: &str, actor: &str) -> Result<Enqueued, ServiceError> {
                 self.hindrance.pass("edit").await?;
                 match self.inbox_of(dead) {
-                    Some(inbox) => Ok(inbox.edit(dead, edited, actor)),
-                    None => self.outbox.edit(dead, edited, actor).await,
+                    Some(inbox) => Ok(inbox.edit(dead, edited, reason, actor)),
+                    None => self.outbox.edit(dead, edited, reason, actor).await,
                 }
             }
         }

@@ -56,12 +56,12 @@ impl SourceService for FakeInbound {
     async fn sources(&self) -> Vec<SourceView> {
         vec![source("shop", &["acme", "other"]), source("stock", &["other"])]
     }
-    async fn pause_source(&self, source: &str, actor: &str) -> Served<SourceView> {
-        self.record(format!("pause_source {source} {actor}"));
+    async fn pause_source(&self, source: &str, reason: &str, actor: &str) -> Served<SourceView> {
+        self.record(format!("pause_source {source} [{reason}] {actor}"));
         Ok(SourceView { paused: true, ..known(source)? })
     }
-    async fn resume_source(&self, source: &str, actor: &str) -> Served<SourceView> {
-        self.record(format!("resume_source {source} {actor}"));
+    async fn resume_source(&self, source: &str, reason: &str, actor: &str) -> Served<SourceView> {
+        self.record(format!("resume_source {source} [{reason}] {actor}"));
         known(source)
     }
     async fn provision_source(&self, source: &str, apply: bool, actor: &str) -> Served<Vec<ProvisionChange>> {
@@ -108,12 +108,12 @@ async fn sources_are_listed_paused_and_resumed() {
     assert_eq!(list["items"].as_array().map(Vec::len), Some(2));
     let first = &list["items"][0];
     assert_eq!((&first["publish"], &first["health"], &first["lag"]), (&json!("stored"), &json!("ready"), &json!(7)));
-    assert_eq!(api.post("/v1/sources/shop/pause", "").await.json()["paused"], true);
+    assert_eq!(api.post("/v1/sources/shop/pause", r#"{"reason":"broker moves"}"#).await.json()["paused"], true);
     assert_eq!(api.post("/v1/sources/shop/resume", "{}").await.json()["paused"], false);
     assert_eq!(api.post("/v1/sources/gone/pause", "").await.problem(), (404, "SOURCE.NOT_FOUND".into()));
     assert_eq!(
         api.inbound().calls(),
-        ["pause_source shop local", "resume_source shop local", "pause_source gone local"]
+        ["pause_source shop [broker moves] local", "resume_source shop [] local", "pause_source gone [] local"]
     );
     let scraped = api.get("/metrics").await.text;
     assert!(scraped.contains("waybill_source_lag{source=\"shop\"} 7"), "{scraped}");

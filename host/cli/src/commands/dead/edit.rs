@@ -17,7 +17,7 @@ use crate::output::Format;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill dead edit 01JD8Q6H3ZK7W5V0N2T4R6Y8BC --payload '{\"order\":17,\"total\":\"10.00\"}'\n  \
-    waybill dead edit order-17 --tenant acme --topic bus:orders.v2\n\n\
+    waybill dead edit order-17 --tenant acme --topic bus:orders.v2 --reason 'v1 is gone'\n\n\
     What isn't given is taken from the original. The original is quarantined with a note that names the copy, so that a \
     replay by filter doesn't send both; `waybill dead replay ID` still brings it back. Of a received message the copy is stored \
     for its consumer under an id of its own, and the original is removed.")]
@@ -40,6 +40,9 @@ pub struct Edit {
     /// New headers; all old ones are dropped
     #[arg(long = "header", value_name = "NAME=VALUE")]
     pub headers: Vec<String>,
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 /// What became of copy and original.
@@ -83,7 +86,9 @@ pub(super) async fn run(args: &Edit, context: &mut Context<'_>) -> Result<(), Cl
     // What becomes of the original depends on its kind; what is wrong with it the edit says.
     let original = requests::get(context, "dead-letters", id, tenant).await.ok();
     let path = ["v1", "dead-letters", id, "edit"];
-    let answer = context.client.post_bytes(&path, &lists::tenant_query(tenant), "application/json", body).await;
+    let mut query = lists::tenant_query(tenant);
+    query.extend(args.reason.as_deref().map(|reason| ("reason", reason)));
+    let answer = context.client.post_bytes(&path, &query, "application/json", body).await;
     let answer = answer.map_err(|error| requests::with_tenant(error, tenant))?;
     let ids: Vec<&str> = answer.need("ids", Value::as_array)?.iter().filter_map(Value::as_str).collect();
     context.term.say(&said(id, original.as_ref().map(|original| &original.body)));

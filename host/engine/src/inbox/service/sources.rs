@@ -15,7 +15,7 @@ use super::Inbox;
 use crate::commit::Condition;
 use crate::inbox::config::{InboundConfig, SourceConfig};
 use crate::inbox::sources::Seats;
-use crate::service::{HEALTH_TIMEOUT, health_within, provision_detail};
+use crate::service::{HEALTH_TIMEOUT, because, health_within, provision_detail};
 
 fn missing(source: &str) -> ServiceError {
     ServiceError::NotFound { what: Missing::Source, id: source.to_owned() }
@@ -34,12 +34,12 @@ impl SourceService for Inbox {
         views
     }
 
-    async fn pause_source(&self, source: &str, actor: &str) -> Result<SourceView, ServiceError> {
-        self.set_paused(source, true, actor).await
+    async fn pause_source(&self, source: &str, reason: &str, actor: &str) -> Result<SourceView, ServiceError> {
+        self.set_paused(source, true, reason, actor).await
     }
 
-    async fn resume_source(&self, source: &str, actor: &str) -> Result<SourceView, ServiceError> {
-        self.set_paused(source, false, actor).await
+    async fn resume_source(&self, source: &str, reason: &str, actor: &str) -> Result<SourceView, ServiceError> {
+        self.set_paused(source, false, reason, actor).await
     }
 
     async fn provision_source(
@@ -150,7 +150,13 @@ impl Inbox {
         views.into_iter().find(|view| view.name == source).ok_or_else(|| missing(source))
     }
 
-    async fn set_paused(&self, name: &str, paused: bool, actor: &str) -> Result<SourceView, ServiceError> {
+    async fn set_paused(
+        &self,
+        name: &str,
+        paused: bool,
+        reason: &str,
+        actor: &str,
+    ) -> Result<SourceView, ServiceError> {
         let config = self.config();
         let source = config.sources.iter().find(|source| source.name.as_str() == name);
         let is_table = self.tables.get().is_some_and(|tables| tables.set_paused(name, paused));
@@ -176,7 +182,7 @@ impl Inbox {
             }
         }
         let kind = if paused { "SourcePaused" } else { "SourceResumed" };
-        self.audit(self.event(kind, actor, None, name, serde_json::Value::Null)).await;
+        self.audit(self.event(kind, actor, None, name, because(reason, serde_json::json!({})))).await;
         self.view_named(name).await
     }
 

@@ -147,12 +147,12 @@ async fn rows_that_are_no_messages_fail_and_those_of_the_future_wait() {
 async fn a_paused_table_sends_nothing_and_a_paused_transport_costs_no_attempt() {
     let tables = Tables::new();
     let host = tables.start();
-    assert!(host.inbound.pause_source("orders", "ann").await.unwrap().paused);
+    assert!(host.inbound.pause_source("orders", "", "ann").await.unwrap().paused);
     let row = tables.database.insert("a", "x");
     pass(seconds(60)).await;
     assert_eq!(tables.sent(row), 0);
     host.outbox.pause("bus", "", "ann").await.unwrap();
-    host.inbound.resume_source("orders", "ann").await.unwrap();
+    host.inbound.resume_source("orders", "", "ann").await.unwrap();
     pass(seconds(600)).await;
     assert_eq!((tables.sent(row), tables.database.row(row).attempts, tables.database.row(row).error), (0, 0, None));
     host.outbox.resume("bus", "", "ann").await.unwrap();
@@ -163,14 +163,14 @@ async fn a_paused_table_sends_nothing_and_a_paused_transport_costs_no_attempt() 
 async fn a_table_that_was_paused_sends_nothing_after_a_restart_either() {
     let tables = Tables::new();
     let host = tables.start();
-    host.inbound.pause_source("orders", "ann").await.unwrap();
+    host.inbound.pause_source("orders", "", "ann").await.unwrap();
     host.drain().await;
     drop(host);
     let row = tables.database.insert("a", "x");
     let host = tables.start();
     pass(seconds(60)).await;
     assert_eq!(tables.sent(row), 0, "not even before the store has said that it is paused");
-    host.inbound.resume_source("orders", "ann").await.unwrap();
+    host.inbound.resume_source("orders", "", "ann").await.unwrap();
     tables.until_published(&[row]).await;
 }
 

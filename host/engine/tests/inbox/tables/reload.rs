@@ -110,14 +110,14 @@ async fn a_table_that_comes_back_waits_for_what_it_was_before() {
 async fn a_table_that_operators_paused_stays_paused_under_other_settings() {
     let tables = Tables::new();
     let host = tables.start();
-    host.inbound.pause_source("orders", "ann").await.unwrap();
+    host.inbound.pause_source("orders", "", "ann").await.unwrap();
     let next = FakeTable::new("orders", &tables.database);
     let config = Arc::new(TableConfig { batch: 3, ..tables.config(&next) });
     host.engine.reconfigure(tables.publishing(&[&config])).await;
     let row = tables.database.insert("a", "1");
     pass(seconds(60)).await;
     assert_eq!(tables.sent(row), 0);
-    host.inbound.resume_source("orders", "ann").await.unwrap();
+    host.inbound.resume_source("orders", "", "ann").await.unwrap();
     tables.until_published(&[row]).await;
 }
 
