@@ -214,16 +214,19 @@ pub struct TokenRecord {
 /// SHA-256 of a token.
 pub(crate) type TokenHash = [u8; 32];
 
+/// Whose token has which hash.
+type Known = Vec<(TokenHash, Arc<Principal>)>;
+
 /// Tokens from the configuration. Cheap to clone; clones share what is in force.
 #[derive(Clone)]
 pub struct StaticTokens {
-    tokens: Arc<ArcSwap<Vec<(TokenHash, Arc<Principal>)>>>,
+    tokens: Arc<ArcSwap<Known>>,
 }
 
 impl StaticTokens {
     /// Checks the records: names and hashes are unique, every token has a role and a tenant.
     pub fn new(records: Vec<TokenRecord>) -> Result<Self, ServerError> {
-        let mut tokens: Vec<([u8; 32], Arc<Principal>)> = Vec::with_capacity(records.len());
+        let mut tokens: Known = Vec::with_capacity(records.len());
         for record in records {
             let refuse = |cause: &str| ServerError::Token { name: record.name.clone(), cause: cause.to_owned() };
             if record.name.is_empty() {

@@ -54,7 +54,7 @@ impl OwnerQuery {
                 answer(reply, Blocked { holds, keys, rates: owner.rate_waits(now) });
             }
             Self::TransportHold { transport, reply } => {
-                answer(reply, owner.hold_of(&dispatch::whole(transport), now));
+                answer(reply, owner.hold_info(&dispatch::whole(transport), now));
             }
             Self::Leases { reply } => answer(reply, owner.leases() as u64),
             Self::Leased { seq, lender, nonce, reply } => {

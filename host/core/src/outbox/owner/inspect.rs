@@ -205,7 +205,7 @@ impl Owner {
     }
 
     /// The hold of a destination or a whole transport, if it is held.
-    pub fn hold_of(&self, key: &HoldKey, now: Now) -> Option<HoldInfo> {
+    pub fn hold_info(&self, key: &HoldKey, now: Now) -> Option<HoldInfo> {
         self.holds.get(key).map(|hold| HoldInfo::of(key, hold, now))
     }
 
