@@ -22,7 +22,6 @@ pub const CHANGE_TEXT_BYTES_MAX: usize = 500;
 /// doesn't push out everything else.
 pub const CHANGE_REPEATS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Something that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub at: UnixMillis,
@@ -92,13 +91,12 @@ pub struct KeptChange {
     pub last_at: UnixMillis,
 }
 
-/// The latest changes.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
     /// Since when all are there; none = it hasn't begun.
     since: Option<UnixMillis>,
     noted: u64,
-    /// Oldest first.
+    /// In the order they happened.
     kept: VecDeque<KeptChange>,
 }
 

@@ -16,9 +16,9 @@ pub const TRIAL_MAX: u32 = 1_000;
 #[serde(default)]
 pub struct Fates {
     pub put_back: u64,
-    /// Delivered since.
+    /// Delivered since they were put back.
     pub delivered: u64,
-    /// Died again.
+    /// Dead again since they were put back.
     pub died: u64,
     /// Taken back by an operator, or over before it could be sent.
     pub ended: u64,

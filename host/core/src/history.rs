@@ -61,7 +61,6 @@ pub struct Points {
 /// The history as it is read at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryRead {
-    /// When it began.
     pub since: UnixMillis,
     /// Instant of the first point.
     pub from: UnixMillis,

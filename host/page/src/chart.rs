@@ -25,7 +25,6 @@ pub struct Series<'a> {
     pub values: &'a [Option<u64>],
 }
 
-/// A chart.
 #[derive(Clone, Copy, Debug)]
 pub struct Chart<'a> {
     pub title: &'a str,

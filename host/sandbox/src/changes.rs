@@ -11,9 +11,9 @@ use crate::engine::Sandbox;
 
 /// Who is told; none = nobody.
 #[derive(Clone, Default)]
-pub(crate) struct Told(pub(crate) Option<Arc<dyn Changes>>);
+pub(crate) struct ChangeReporter(pub(crate) Option<Arc<dyn Changes>>);
 
-impl Told {
+impl ChangeReporter {
     /// Tells that something of a plugin changed now. `add` says more of it.
     pub(crate) fn tell(&self, kind: ChangeKind, plugin: &str, add: impl FnOnce(Change) -> Change) {
         let Some(changes) = &self.0 else { return };

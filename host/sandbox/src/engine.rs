@@ -15,7 +15,7 @@ use waybill_core::port::changes::Changes;
 use waybill_core::port::tasks::Tasks;
 
 use crate::cache::CompileCache;
-use crate::changes::Told;
+use crate::changes::ChangeReporter;
 use crate::compile::{Compiler, CompilerProcess};
 use crate::cpu;
 use crate::error::{SandboxError, one_line};
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     pub(crate) own: OwnListeners,
     pub(crate) tls: TlsRoots,
     pub(crate) tasks: Option<Arc<dyn Tasks>>,
-    pub(crate) changes: Told,
+    pub(crate) changes: ChangeReporter,
     pub(crate) log_book: LogBook,
 }
 
@@ -136,7 +136,7 @@ impl Sandbox {
             own: OwnListeners::default(),
             tls: TlsRoots::default(),
             tasks: options.tasks,
-            changes: Told(options.changes),
+            changes: ChangeReporter(options.changes),
             log_book: LogBook::default(),
         })))
     }

@@ -7,7 +7,6 @@ use super::Context;
 use crate::exit::CliError;
 use crate::output::{self, Format, View, column, instant, less, moment, plain, prose, text, whole, words};
 
-/// What changed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  waybill changes\n  waybill changes --since 2026-11-21T22:00:00Z\n  waybill changes --limit 10 -o json\n\n\

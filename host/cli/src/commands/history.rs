@@ -7,7 +7,6 @@ use super::Context;
 use crate::exit::CliError;
 use crate::output::{self, Format, View, ago, column, instant, less, text, whole};
 
-/// The last hour.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  waybill history\n  waybill history delivered\n  waybill history relay_lag_ms -o json\n\n\
@@ -25,7 +24,7 @@ pub struct History {
 const POINTS: usize = 6;
 /// From nothing to the most there was.
 const LETTERS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Nothing is known.
+/// Stands where nothing is known.
 const GAP: char = '·';
 
 const VIEW: View<'_> = View {

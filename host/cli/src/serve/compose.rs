@@ -188,7 +188,6 @@ pub fn approvals(
 pub struct Watched {
     /// Background tasks that fail.
     pub supervisor: Arc<Supervisor>,
-    /// What changed.
     pub changes: Arc<ChangeFeed>,
     /// Makes spans; none = there are none.
     pub tracer: Option<Arc<dyn Tracer>>,

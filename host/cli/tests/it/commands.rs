@@ -99,23 +99,6 @@ fn what_was_done_is_in_the_audit_trail() {
     snapshot("audit-list", &ask(&host, &["audit", "list"]).run());
 }
 
-#[test]
-fn what_changed_and_how_the_last_hour_was_is_shown() {
-    let host = TestHost::empty();
-    ask(&host, &["transport", "pause", "http", "--reason", "the shop is moved"]).run();
-    let changes = ask(&host, &["changes"]).run();
-    for shown in ["2026-11-21T09:00:00Z", "transport_paused", "http", "local", "the shop is moved"] {
-        assert!(changes.out.contains(shown), "{shown} isn't in\n{}", changes.out);
-    }
-    assert!(changes.err.contains("all that changed since 2026-11-21T09:00:00Z is known"), "{}", changes.err);
-    let whole = ask(&host, &["changes", "-o", "json", "--since", "2026-11-21"]).run();
-    assert!(whole.out.contains(r#""kind":"transport_paused""#) && whole.out.contains(r#""since":"#), "{}", whole.out);
-    let history = ask(&host, &["history", "delivered"]).run();
-    assert!(history.out.contains("delivered") && history.out.contains("LAST HOUR"), "{}", history.out);
-    assert_eq!(ask(&host, &["history", "-o", "ids"]).run().out.lines().next(), Some("enqueued"));
-    assert_eq!(ask(&host, &["history", "deliverd"]).run().exit, Exit::Usage);
-}
-
 /// A host with transports that say what is missing at their peers: something, nothing, and something that is in conflict.
 fn provisioned() -> TestHost {
     let change =
@@ -555,15 +538,6 @@ fn a_bulk_act_is_counted_asked_for_and_watched() {
     let operation = latest(&host);
     assert_eq!((operation.kind.as_str(), operation.filter.as_str()), ("purge", "id=* kind=message"));
     assert_eq!(host.ask(async |host| host.view("acme", "d-3").await.state), MessageState::Purged);
-}
-
-#[test]
-fn why_a_dead_letter_was_edited_is_in_the_audit() {
-    let host = TestHost::shop();
-    let edit = ["dead", "edit", "d-1", "--payload", "{\"order\": 18}", "--reason", "it was 18"];
-    assert_eq!(ask(&host, &edit).run().exit, Exit::Done);
-    let acts = host.acts();
-    assert!(acts.contains(&"TxReplayRequested default/d-1 it was 18".to_owned()), "{acts:?}");
 }
 
 #[test]

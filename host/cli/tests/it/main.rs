@@ -4,6 +4,7 @@
 
 mod alone;
 mod call;
+mod changes;
 mod commands;
 mod configuration;
 mod documents;

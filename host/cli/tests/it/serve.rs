@@ -11,7 +11,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use waybill_cli::exit::Exit;
 use waybill_core::ids::Seq;
-use waybill_core::inbox::records::InboxWrite;
+use waybill_core::inbox::records::{InboxDead, InboxWrite};
+use waybill_core::time::UnixMillis;
 use waybill_store::{StoreConfig, SurrealStore};
 use waybill_testkit::conformance::inbox_samples::{Writer, dead, inbound, row};
 
@@ -187,7 +188,11 @@ fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more(
             commit.record.last = Seq(2);
             commit.writes = vec![
                 InboxWrite::PutRow(Arc::new(row(1, inbound("m-1")))),
-                InboxWrite::PutDead(Arc::new(dead(2, inbound("m-2"), "HTTP.422"))),
+                // It died in this host's past: what dies after the purge began isn't taken.
+                InboxWrite::PutDead(Arc::new(InboxDead {
+                    died_at: UnixMillis(0),
+                    ..dead(2, inbound("m-2"), "HTTP.422")
+                })),
             ];
         };
         Writer::new().commit(&store, fill).await;

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::time::UnixMillis;
 
-    fn told(kind: &str, detail: Value) -> Option<(ChangeKind, Option<String>)> {
+    fn change_of(kind: &str, detail: Value) -> Option<(ChangeKind, Option<String>)> {
         let event = AuditEvent {
             at: UnixMillis(7),
             kind: kind.into(),
@@ -60,16 +60,16 @@ mod tests {
     fn acts_on_the_host_and_on_many_are_changes_and_acts_on_one_are_none() {
         let begun = json!({ "kind": "replay", "filter": "code=HTTP.*", "matched": 1_188, "rate": 100, "reason": "" });
         let words = Some("replay code=HTTP.*: 1188 matched".to_owned());
-        assert_eq!(told("TxReplayRequested", begun), Some((ChangeKind::OperationBegun, words)));
-        assert_eq!(told("TxReplayRequested", json!({ "reason": "again" })), None, "of one message");
+        assert_eq!(change_of("TxReplayRequested", begun), Some((ChangeKind::OperationBegun, words)));
+        assert_eq!(change_of("TxReplayRequested", json!({ "reason": "again" })), None, "of one message");
         let ended = json!({ "kind": "replay", "state": "done", "done": 7, "unchanged": 0, "failed": 1 });
         let words = Some("replay: done, 7 done, 1 failed".to_owned());
-        assert_eq!(told("OperationEnded", ended), Some((ChangeKind::OperationEnded, words)));
-        assert_eq!(told("TransportPaused", Value::Null), Some((ChangeKind::TransportPaused, None)));
+        assert_eq!(change_of("OperationEnded", ended), Some((ChangeKind::OperationEnded, words)));
+        assert_eq!(change_of("TransportPaused", Value::Null), Some((ChangeKind::TransportPaused, None)));
         let reason = json!({ "reason": "it floods us" });
-        assert_eq!(told("RelayPaused", reason), Some((ChangeKind::RelayPaused, Some("it floods us".to_owned()))));
+        assert_eq!(change_of("RelayPaused", reason), Some((ChangeKind::RelayPaused, Some("it floods us".to_owned()))));
         for other in ["RelayPauseRequested", "MessageCancelled", "TxDead"] {
-            assert_eq!(told(other, Value::Null), None, "{other}");
+            assert_eq!(change_of(other, Value::Null), None, "{other}");
         }
     }
 }

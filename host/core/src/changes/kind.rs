@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
@@ -64,7 +63,6 @@ impl ChangeKind {
         Self::RelayStopped,
     ];
 
-    /// As in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::PluginLoaded => "plugin_loaded",

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub enum Measure {
     /// Messages committed to the outbox.
     Enqueued,
-    /// Messages delivered.
     Delivered,
     /// Failed attempts that are tried again.
     Retried,
@@ -50,7 +49,6 @@ impl Measure {
         Self::SourceLag,
     ];
 
-    /// As in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Enqueued => "enqueued",
@@ -91,7 +89,6 @@ impl Measure {
 /// Of what a series tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
-    /// Of all.
     All,
     Transport(String),
     Relay(String),
@@ -134,6 +131,5 @@ impl Series {
 pub enum Reading {
     /// So many since the process began.
     Total(u64),
-    /// So many now.
     Level(u64),
 }

@@ -22,7 +22,6 @@ pub struct DeadTally {
     keys: HashMap<KeyHash, u32>,
 }
 
-/// What was gathered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadPlan {
     /// How many it would act on.

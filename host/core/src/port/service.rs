@@ -219,7 +219,6 @@ pub struct OperationRequest {
     pub mode: Option<RetryMode>,
     /// Of a `reschedule_messages`: when they go.
     pub not_before: Option<UnixMillis>,
-    /// On dead letters.
     pub planned: Planned,
     /// Confined to this tenant; none = all.
     pub tenant: Option<Tenant>,

@@ -48,12 +48,12 @@ async fn look_on(outbox: Arc<Outbox>) {
 
 async fn look_each_step(outbox: &Outbox) {
     loop {
-        look(outbox).await;
+        take_point(outbox).await;
         sleep(until_next(outbox.context.clock.now().mono) + MARGIN).await;
     }
 }
 
-async fn look(outbox: &Outbox) {
+async fn take_point(outbox: &Outbox) {
     // What is seen is seen now, however long an owner takes to answer.
     let now = outbox.context.clock.now().mono;
     let counts = &outbox.context.counts;

@@ -207,7 +207,6 @@ impl DeadLetterService for Outbox {
 }
 
 impl Outbox {
-    /// Without its payload.
     fn dead_view(&self, dead: Dead) -> DeadLetterView {
         match dead {
             Dead::Message(dead) => self.view(&Found::Dead(dead)).into(),

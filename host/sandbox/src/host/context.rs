@@ -19,7 +19,7 @@ use super::log::LogGate;
 use super::metrics::GuestMetrics;
 use super::redact::Redactor;
 use super::secrets::SecretProvider;
-use crate::changes::Told;
+use crate::changes::ChangeReporter;
 use crate::error::SandboxError;
 use crate::grants::EgressPolicy;
 use crate::http::HttpClient;
@@ -61,7 +61,7 @@ pub(crate) struct EndpointContext {
     /// Cancelled when the endpoint is to end.
     pub(crate) closing: CancellationToken,
     tasks: Option<Arc<dyn Tasks>>,
-    told: Told,
+    told: ChangeReporter,
     /// Lanes whose breaker is open.
     broken: AtomicUsize,
 }

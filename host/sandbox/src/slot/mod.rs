@@ -61,7 +61,7 @@ use waybill_core::port::transport::{
     CallError, HealthReport, Outcome, OutcomeSink, PluginIdentity, SendCall, Transport, TransportLimits,
 };
 
-use crate::changes::Told;
+use crate::changes::ChangeReporter;
 use crate::endpoint::{EndpointSpec, label};
 use crate::error::SandboxError;
 use crate::instance::closed;
@@ -134,7 +134,7 @@ struct Shared {
     draining: Arc<Semaphore>,
     memory: Arc<dyn SlotMemory>,
     needs: SagaNeeds,
-    told: Told,
+    told: ChangeReporter,
     /// Drains, watches and rollbacks under way.
     tasks: TaskTracker,
     closed: CancellationToken,

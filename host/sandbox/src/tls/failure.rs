@@ -32,7 +32,7 @@ impl TlsPeer {
             Some(error @ Error::AlertReceived(alert)) if is_about_identity(*alert) => {
                 NetError::Tls(self.explain(error))
             }
-            Some(error) => NetError::Reset(format!("the TLS stream broke: {error}{}", self.doubt(error))),
+            Some(error) => NetError::Reset(format!("the TLS stream broke: {error}{}", self.likely_cause(error))),
             None if error.kind() == io::ErrorKind::UnexpectedEof => NetError::Reset(format!(
                 "truncated: {} closed the connection without ending TLS (close_notify), so what came may not be all",
                 self.address
@@ -121,7 +121,7 @@ impl TlsPeer {
     }
 
     /// What may be behind an alert that says nothing of a client certificate: Pulsar's brokers send no other one when they refuse it.
-    fn doubt(&self, error: &Error) -> String {
+    fn likely_cause(&self, error: &Error) -> String {
         match (error, self.options.client_cert_secret.as_deref()) {
             (Error::AlertReceived(AlertDescription::InternalError), Some(secret)) => {
                 format!(

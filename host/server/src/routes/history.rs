@@ -15,7 +15,6 @@ use crate::caller::Caller;
 use crate::openapi::Problems;
 use crate::problem::Problem;
 
-/// Which series.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -24,7 +23,6 @@ pub(crate) struct HistoryQuery {
     pub name: Option<String>,
 }
 
-/// Which changes.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -72,7 +72,7 @@ fn by(request: Request<axum::body::Body>, token: &str) -> Request<axum::body::Bo
 }
 
 /// Kind, object, actor and reason of each change.
-fn told(changes: &Value) -> Vec<Value> {
+fn summaries(changes: &Value) -> Vec<Value> {
     let items = changes["items"].as_array().unwrap().iter();
     items.map(|item| json!([item["kind"], item["object"], item["actor"], item["detail"]])).collect()
 }
@@ -100,13 +100,13 @@ async fn changes_are_told_newest_first_and_a_tenant_sees_its_own_and_what_is_eve
     let paused = json!(["transport_paused", "bus", "root", "it is moved"]);
     let started = json!(["operation_begun", id, "acme", "replay code=NONE: 0 matched"]);
     let ended = json!(["operation_ended", id, "host", "replay: done, 0 done, 0 failed"]);
-    assert_eq!(told(&changes("root", "").await), [ended.clone(), started.clone(), paused.clone()]);
+    assert_eq!(summaries(&changes("root", "").await), [ended.clone(), started.clone(), paused.clone()]);
     let everybodys = json!(["transport_paused", "bus", null, null]);
-    assert_eq!(told(&changes("acme", "").await), [ended.clone(), started, everybodys.clone()]);
-    assert_eq!(told(&changes("other", "").await), [everybodys]);
-    assert_eq!(told(&changes("root", "?limit=1").await), [ended]);
-    assert_eq!(told(&changes("root", "?since=2099-01-01").await), Vec::<Value>::new());
-    assert_eq!(told(&changes("root", "?since=2096-10-02").await).len(), 3);
+    assert_eq!(summaries(&changes("acme", "").await), [ended.clone(), started, everybodys.clone()]);
+    assert_eq!(summaries(&changes("other", "").await), [everybodys]);
+    assert_eq!(summaries(&changes("root", "?limit=1").await), [ended]);
+    assert_eq!(summaries(&changes("root", "?since=2099-01-01").await), Vec::<Value>::new());
+    assert_eq!(summaries(&changes("root", "?since=2096-10-02").await).len(), 3);
     let all = changes("root", "").await;
     let first = &all["items"][2];
     assert_eq!((&first["at"], &first["last_at"], &first["times"]), (&json!(NOW_TEXT), &json!(NOW_TEXT), &json!(1)));

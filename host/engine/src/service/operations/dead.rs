@@ -41,7 +41,6 @@ pub(super) struct DeadLetters {
     /// Becomes the note of what is quarantined.
     reason: String,
     by: ActedBy,
-    /// Of the operation.
     id: Arc<str>,
 }
 

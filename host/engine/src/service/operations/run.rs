@@ -158,7 +158,7 @@ async fn each<T: Task>(
     let pace = Duration::from_secs_f64(1.0 / f64::from(progress.operation.rate));
     let mut next_at = Instant::now();
     // It may have been interrupted while it waited for its trial.
-    if let ControlFlow::Break(end) = trial::look(progress, stop, false).await? {
+    if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
         return Ok(end);
     }
     loop {
@@ -185,13 +185,13 @@ async fn each<T: Task>(
                 progress.operation.cursor = Some(behind);
             }
             progress.note_now_and_then().await?;
-            if let ControlFlow::Break(end) = trial::look(progress, stop, false).await? {
+            if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
                 return Ok(end);
             }
         }
         progress.operation.cursor = page.next_cursor;
         if progress.operation.cursor.is_none() {
-            return match trial::look(progress, stop, true).await? {
+            return match trial::checkpoint(progress, stop, true).await? {
                 ControlFlow::Break(end) => Ok(end),
                 ControlFlow::Continue(()) => Ok(Some(OperationState::Done)),
             };

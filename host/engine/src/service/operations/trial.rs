@@ -13,7 +13,7 @@ use waybill_core::port::transact::OperationState;
 use super::run::{PAUSE, Progress};
 
 /// Goes on, or ends the operation with a state; with none the host drains. `is_last`: there is nothing more to put back.
-pub(super) async fn look(
+pub(super) async fn checkpoint(
     progress: &mut Progress<'_>,
     stop: &AtomicBool,
     is_last: bool,
