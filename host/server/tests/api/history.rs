@@ -98,7 +98,7 @@ async fn changes_are_told_newest_first_and_a_tenant_sees_its_own_and_what_is_eve
     eventually("the operation has ended", async || changes("root", "").await["items"].as_array().unwrap().len() == 3)
         .await;
     let paused = json!(["transport_paused", "bus", "root", "it is moved"]);
-    let started = json!(["operation_begun", id, "acme", "replay code=NONE: 0 matched"]);
+    let started = json!(["operation_begun", id, "acme", "replay code=NONE state=dead: 0 matched"]);
     let ended = json!(["operation_ended", id, "host", "replay: done, 0 done, 0 failed"]);
     assert_eq!(summaries(&changes("root", "").await), [ended.clone(), started.clone(), paused.clone()]);
     let everybodys = json!(["transport_paused", "bus", null, null]);

@@ -158,6 +158,10 @@ fn the_document_is_well_formed() {
                 .collect();
             assert_eq!(named, documented, "{method} {path}");
             for (status, response) in operation["responses"].as_object().unwrap() {
+                // A redirect says all in its headers.
+                if status == "303" {
+                    continue;
+                }
                 let content = response["content"]
                     .as_object()
                     .unwrap_or_else(|| panic!("{method} {path} {status} has no content"));
