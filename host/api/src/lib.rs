@@ -15,6 +15,7 @@
 //! | `workers` | claims and settlements of workers outside |
 //! | `status` | depths, holds, audit, readiness |
 //! | `history` | the last hour, and what changed |
+//! | `glance` | what is known of all that without reading a row |
 //! | `quarantine` | rows that could not be read |
 //! | `idempotency` | idempotency keys |
 //! | `sagas`, `saga_node`, `saga_history` | sagas, their steps, what happened to them |
@@ -32,6 +33,7 @@ pub mod dead_events;
 pub mod dead_inbox;
 pub mod dead_letters;
 pub mod events;
+pub mod glance;
 pub mod headers;
 pub mod history;
 pub mod idempotency;

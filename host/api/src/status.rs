@@ -11,6 +11,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::AuditEvent;
 
+use crate::glance::{Glance, Totals};
 use crate::history::{Changed, ChangesAsked, HistoryView};
 use crate::instant::Instant;
 
@@ -165,6 +166,10 @@ pub struct WhoAmI {
 #[async_trait]
 pub trait StatusService: Send + Sync + 'static {
     async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError>;
+    /// What is known of them without reading a row.
+    async fn glance(&self) -> Result<Glance, ServiceError>;
+    /// What was counted since the process began. It asks nobody.
+    fn totals(&self) -> Totals;
     /// What holds messages back.
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError>;
     /// Lines of the audit trail, newest first, at most `limit`.

@@ -26,6 +26,49 @@ cycle($('#zone'), 'time', ['UTC', 'local', 'age'], mode => instants.forEach(t =>
     ? at.toTimeString().slice(0, Math.min(8, utc.length)) + utc.slice(8) : at.toLocaleString(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', hour12: false })
 }))
 
+// Live: numbers change in place, by textContent alone; rows never come, leave or move by themselves. A tab that nobody sees, or that is
+// paused, has no source. During a plan, a selection or a dialog nothing changes: the latest numbers come when it is over.
+const live = $('#live'), source = document.body.dataset.source
+if (live && source) {
+  const title = document.title, old = $('#old'), newer = $('#newer'), verdicts = $$('[data-verdict]'), causes = $('[data-causes]')
+  let events, again, heard = Date.now(), paused = false, isOver = false, news = {}
+  const isBusy = () => $('.plan, dialog[open], tr[aria-selected=true], main [popover]:popover-open')
+  const show = () => {
+    if (paused || document.hidden || isBusy()) return
+    const { n = {}, newer: rows, verdict } = news
+    news = {}
+    $$('[data-live]').forEach(e => { const text = n[e.dataset.live]; if (text !== undefined && e.textContent !== text) e.textContent = text })
+    if (causes && n.held !== undefined) {
+      const needs = Number(causes.dataset.causes) + Number(n.held.replaceAll(',', ''))
+      document.title = needs ? `(${needs}) ${title}` : title
+    }
+    if (rows !== undefined) { newer.textContent = rows; newer.hidden = !rows }
+    if (verdict) verdicts.forEach(v => { const isNow = v.dataset.verdict === verdict; if (isNow && v.hidden) say(v.textContent.trim()); v.hidden = !isNow })
+  }
+  const tell = () => {
+    const ms = Date.now() - heard, isLate = ms > 15e3 && !paused
+    $('span:last-child', live).textContent = paused ? 'Paused' : isOver ? 'Over' : ms < 7e3 ? 'Live' : `${age(ms)} old`
+    old.hidden = !(isLate || isOver)
+    $('span', old).textContent = isOver ? 'You are not signed in any more, or may not look at this: what is shown stays as it was.' : `No word from the host for ${age(ms)}: what is shown is as it was then.`
+  }
+  const hear = () => { heard = Date.now(); show(); tell() }
+  const close = () => { clearTimeout(again); events?.close(); events = undefined }
+  const open = () => {
+    if (events || paused || isOver || document.hidden) return
+    events = new EventSource(source)
+    events.onmessage = e => { const m = JSON.parse(e.data); news = { ...news, ...m, n: { ...news.n, ...m.n } }; hear() }
+    events.addEventListener('beat', hear)
+    events.addEventListener('end', () => { isOver = true; close(); tell() })
+    events.onerror = () => { if (events?.readyState === 2) { close(); again = setTimeout(open, 1e4) } }   // what breaks off, the browser opens again itself
+  }
+  live.hidden = false
+  live.addEventListener('click', () => { paused = !paused; live.setAttribute('aria-pressed', paused); heard = Date.now(); paused ? close() : open(); tell(); say(paused ? 'What changes is paused' : 'Live') })
+  document.addEventListener('visibilitychange', () => { heard = Date.now(); document.hidden ? close() : open() })
+  addEventListener('pagehide', close); addEventListener('pageshow', open)
+  setInterval(() => { show(); tell() }, 1000)
+  open()
+}
+
 // Picking rows; a range with Shift. The bar below says how many, and what the filter matches beyond this page.
 const boxes = $$('tbody input[type=checkbox]'), bar = $('.picked')
 let last = -1
@@ -71,9 +114,9 @@ document.addEventListener('keydown', e => {
   if (chord) { chord = false; if (go[e.key]) { e.preventDefault(); location.href = go[e.key] } return }
   const act = {
     '/': () => $('#find')?.focus(), f: () => $('#filter')?.focus(), g: () => { chord = true; setTimeout(() => chord = false, 1200) },
-    j: () => rows[Math.min(rows.length - 1, at + 1)]?.focus(), k: () => rows[Math.max(0, at - 1)]?.focus(),
-    x: () => at >= 0 && $('input[type=checkbox]', rows[at])?.click(), Enter: () => at >= 0 && $('a.id', rows[at])?.click(),
-    t: () => $('#zone')?.click(), '?': () => $('#keys')?.showPopover(),
+    p: () => live?.click(), j: () => rows[Math.min(rows.length - 1, at + 1)]?.focus(), k: () => rows[Math.max(0, at - 1)]?.focus(),
+    x: () => at >= 0 && $('input[type=checkbox]', rows[at])?.click(), Enter: () => at >= 0 && $('a[href]', rows[at])?.click(),
+    t: () => $('#zone')?.click(), '?': () => $('#keys')?.togglePopover(),
   }[e.key]
   if (act && !(e.key === 'Enter' && e.target.closest('a, button'))) { e.preventDefault(); act() }
 })

@@ -16,6 +16,8 @@ pub const AUDIT: &str = "/ui/audit";
 pub const CONFIGURATION: &str = "/ui/configuration";
 pub const SIGN_IN: &str = "/ui/sign-in";
 pub const SIGN_OUT: &str = "/ui/sign-out";
+/// Where the numbers of an open view come from.
+pub const LIVE: &str = "/ui/live";
 /// What `/` in the search box leads to.
 pub const FIND: &str = "/ui/find";
 

@@ -109,6 +109,18 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    const ALL: [Self; 4] = [Self::Ready, Self::Look, Self::NotReady, Self::Unknown];
+
+    /// As the script knows it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Look => "look",
+            Self::NotReady => "not-ready",
+            Self::Unknown => "unknown",
+        }
+    }
+
     pub fn state(self) -> State<'static> {
         match self {
             Self::Ready => State::new(Tone::Ok, Icon::Done, "Ready"),
@@ -152,6 +164,8 @@ pub struct Frame {
     pub verdict: Verdict,
     /// Empty unless the token names several.
     pub tenants: Vec<TenantChoice>,
+    /// Where numbers that change come from; none = nothing changes in place.
+    pub live: Option<String>,
 }
 
 impl Frame {
@@ -174,14 +188,17 @@ impl Frame {
                     link rel="stylesheet" href=(STYLE.address());
                     script src=(SCRIPT.address()) defer {}
                 }
-                body {
+                body data-source=[self.live.as_deref()] {
                     a.skip href="#main" { "Skip to content" }
                     (icon::drawings())
                     div.frame {
                         (self.navigation())
                         div {
                             (self.bar())
-                            main #main tabindex="-1" { (body) }
+                            main #main tabindex="-1" {
+                                @if self.live.is_some() { (changed()) }
+                                (body)
+                            }
                         }
                     }
                     (keys())
@@ -219,6 +236,7 @@ impl Frame {
             footer {
                 "waybill " (self.version) br;
                 "as of " time #as-of datetime=(self.as_of.0.to_string()) { (clock(self.as_of)) } br;
+                button.bare type="button" popovertarget="keys" { "Keys " kbd { "?" } } br;
                 @match &self.who {
                     Who::Local => { "no sign-in: only programs on this machine are served, and no token is configured" }
                     Who::Nobody => { a href=(address::SIGN_IN) { "Sign in" } }
@@ -257,7 +275,16 @@ impl Frame {
                         (icon::small(Icon::Theme)) span.vh { "Theme: " } span { "system" }
                     }
                     @if self.who != Who::Nobody {
-                        a.btn.pill href=(address::OVERVIEW) { (state(self.verdict.state())) }
+                        a.btn.pill href=(address::OVERVIEW) {
+                            @for verdict in Verdict::ALL {
+                                span data-verdict=(verdict.word()) hidden[verdict != self.verdict] { (state(verdict.state())) }
+                            }
+                        }
+                    }
+                    @if self.live.is_some() {
+                        button.pill #live type="button" aria-pressed="false" title="Pause what changes (p)" hidden {
+                            span.dot {} span { "Live" }
+                        }
                     }
                 }
             }
@@ -267,6 +294,14 @@ impl Frame {
 
 fn clock(as_of: AsOf) -> String {
     as_of.0.to_string().get(11..19).unwrap_or_default().to_owned()
+}
+
+/// What the script shows when rows came, or when no word comes.
+fn changed() -> Markup {
+    html! {
+        div.note.hold.old #old hidden { (icon::shape(Icon::Warn)) span {} }
+        a.newer #newer href="" hidden {}
+    }
 }
 
 /// The keys that the script takes.
@@ -279,6 +314,7 @@ fn keys() -> Markup {
                 dt { kbd { "j" } " " kbd { "k" } " " kbd { "Enter" } } dd { "next row, row before, open" }
                 dt { kbd { "g" } " then " kbd { "o m d s p t" } }
                 dd { "overview, messages, dead letters, sagas, plugins, streams" }
+                dt { kbd { "x" } " " kbd { "p" } } dd { "pick a row, pause what changes" }
                 dt { kbd { "t" } " " kbd { "?" } } dd { "time display, these keys" }
             }
             p {
@@ -312,6 +348,7 @@ mod tests {
             who: Who::Local,
             verdict: Verdict::Ready,
             tenants: Vec::new(),
+            live: Some("/ui/live?view=messages".into()),
         }
     }
 
@@ -324,10 +361,24 @@ mod tests {
             "class=\"skip\"",
             "datetime=\"2023-11-14T22:13:20.123Z\"",
             "no sign-in",
+            "data-source=\"/ui/live?view=messages\"",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert_eq!(page.matches("<h1").count(), 1);
         assert!(!page.contains("style=") && !page.contains("http"), "{page}");
+    }
+
+    #[test]
+    fn one_verdict_is_shown_and_a_page_without_numbers_has_no_source() {
+        let page = Frame { live: None, ..frame("") }.document("Messages", &html! {});
+        let shown = page
+            .split("<span data-verdict=")
+            .skip(1)
+            .filter(|rest| !rest.split('>').next().unwrap().contains("hidden"));
+        assert_eq!(shown.map(|rest| &rest[1..6]).collect::<Vec<_>>(), ["ready"], "{page}");
+        for absent in ["data-source", "id=\"live\"", "id=\"newer\""] {
+            assert!(!page.contains(absent), "{absent}: {page}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! | `frame` | what every view has around it |
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
+//! | `live` | numbers that change while a view is looked at |
 //! | `chart` | charts and sparklines |
 //! | `payload` | payloads as people read them |
 //! | `text`, `time` | texts of others with marks, numbers, instants |
@@ -22,6 +23,7 @@ pub mod assets;
 pub mod chart;
 pub mod frame;
 mod icon;
+pub mod live;
 pub mod parts;
 mod payload;
 mod states;

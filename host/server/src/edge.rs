@@ -180,9 +180,7 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
         Some(auth) => match token(request.headers()) {
             None if is_subscription(request) => app.tickets.used(request.uri()),
             None if is_of_page(request) => {
-                let ui = app.ui.as_ref();
-                ui.and_then(|ui| ui.sessions.of(request.headers(), auth, &app.encryption))
-                    .map(|session| session.principal)
+                ui::session(app, request.uri().path(), request.headers()).map(|session| session.principal)
             }
             None => None,
             Some(token) => auth.authenticate(token?),
@@ -298,6 +296,11 @@ pub(crate) fn pausing(app: &App, caller: &Principal) -> Option<Place> {
 /// Whose shares count. Without tokens all are the same caller, so nobody has one.
 pub(crate) fn shares(app: &App, caller: &Principal) -> Vec<Sharer> {
     app.auth.as_ref().map_or_else(Vec::new, |_| Sharer::of(caller))
+}
+
+/// The bearer token of a request that has a good one.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    token(headers)?.ok()
 }
 
 /// The bearer token; an error when there is something else or more than one.

@@ -157,6 +157,19 @@ pub const PAGE_CHANGES: usize = 8;
 /// A part of the page that takes longer is left out, so that the others are seen.
 pub const PAGE_PART_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Open pages that are told what changes; further ones ask every [`LIVE_POLL`].
+pub const LIVE_READERS_MAX: usize = 32;
+/// An open page is told of changes so often at most.
+pub const LIVE_EVERY: Duration = Duration::from_secs(1);
+/// What was found for one open page is told to the others for so long, so that many cost what one does.
+pub const LIVE_KEPT: Duration = Duration::from_millis(900);
+/// An open page hears something after this at the latest; and how the host is, which asks the store, is looked at so often.
+pub const LIVE_HEARTBEAT: Duration = Duration::from_secs(5);
+/// A page for which there is no place among those that are told asks after this.
+pub const LIVE_POLL: Duration = Duration::from_secs(10);
+/// A page whose connection broke opens another one after this.
+pub const LIVE_RETRY: Duration = Duration::from_secs(2);
+
 /// Bounds that an operator may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

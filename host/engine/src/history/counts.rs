@@ -55,6 +55,13 @@ impl Counts {
         Arc::clone(transports.entry(Arc::from(name)).or_default())
     }
 
+    /// Messages that were enqueued, and those that died, whatever their transport.
+    pub fn in_all(&self) -> (u64, u64) {
+        self.transports.read().values().fold((0, 0), |(enqueued, dead), counts| {
+            (enqueued + counts.enqueued.load(Ordering::Relaxed), dead + counts.dead.load(Ordering::Relaxed))
+        })
+    }
+
     /// What was counted of messages: of all, and by transport.
     pub fn messages(&self) -> Vec<(Series, Reading)> {
         let mut all: BTreeMap<Measure, u64> = TransportCounts::default().totals().into();
@@ -85,6 +92,7 @@ mod tests {
             counts.of(Some(&format!("t{number}"))).enqueued.fetch_add(1, Ordering::Relaxed);
         }
         let messages = counts.messages();
+        assert_eq!(counts.in_all(), (2 + TRANSPORTS_MAX as u64 + 3, 0));
         let all = (Series::of_all(Measure::Enqueued), Reading::Total(2 + TRANSPORTS_MAX as u64 + 3));
         assert_eq!(messages.first(), Some(&all));
         let of_transports = messages.iter().filter(|(series, _)| series.subject().is_some());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::time::timeout;
+use waybill_api::glance::{Glance, Totals};
 use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
@@ -35,37 +36,13 @@ const PART_TIMEOUT: Duration = Duration::from_millis(600);
 /// A health check of a transport may take this long.
 pub(crate) const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Depths by tenant and transport.
+type DepthsShown = BTreeMap<(String, String), OutboxStats>;
+
 #[async_trait]
 impl StatusService for Outbox {
     async fn stats(&self, tenant: Option<&Tenant>) -> Result<Vec<OutboxStats>, ServiceError> {
-        let mut all: BTreeMap<(String, String), OutboxStats> = BTreeMap::new();
-        let now = self.now();
-        fn slot<'a>(
-            all: &'a mut BTreeMap<(String, String), OutboxStats>,
-            tenant: &str,
-            transport: &str,
-        ) -> &'a mut OutboxStats {
-            let key = (tenant.to_owned(), transport.to_owned());
-            all.entry(key).or_insert_with(|| OutboxStats {
-                tenant: tenant.to_owned(),
-                transport: transport.to_owned(),
-                ..OutboxStats::default()
-            })
-        }
-        let live = self.context.live();
-        for shard in &self.shards {
-            let asked = shard.query(|reply| OwnerQuery::Depths { reply }).await;
-            for ((owner, transport), depth) in asked.unwrap_or_default() {
-                let name = transport.and_then(|id| live.routing.name(id)).unwrap_or("-");
-                let stats = slot(&mut all, owner.as_str(), name);
-                stats.ready += depth.ready;
-                stats.leased += depth.leased;
-                stats.parked += depth.parked;
-                let age =
-                    depth.oldest_ready.map(|oldest| u64::try_from(now.since(oldest).as_millis()).unwrap_or(u64::MAX));
-                stats.oldest_ready_ms = stats.oldest_ready_ms.max(age);
-            }
-        }
+        let mut all = self.depths_in_memory().await;
         let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
         for depth in depths.of {
             let stats = slot(&mut all, &depth.tenant, "-");
@@ -83,6 +60,17 @@ impl StatusService for Outbox {
             }
         }
         Ok(all.into_values().filter(|stats| tenant.is_none_or(|tenant| stats.tenant == tenant.as_str())).collect())
+    }
+
+    async fn glance(&self) -> Result<Glance, ServiceError> {
+        let transports = self.context.live().iter().map(|(_, entry)| entry.name.to_string()).collect();
+        Ok(Glance { depths: self.depths_in_memory().await.into_values().collect(), transports })
+    }
+
+    fn totals(&self) -> Totals {
+        let counts = &self.context.counts;
+        let (enqueued, dead) = counts.in_all();
+        Totals { enqueued, dead, sagas_started: counts.sagas_started.load(Ordering::Relaxed) }
     }
 
     async fn blocked(&self, tenant: Option<&Tenant>) -> Result<Vec<BlockedView>, ServiceError> {
@@ -201,6 +189,16 @@ impl StatusService for Outbox {
     }
 }
 
+/// The place of a tenant in a transport.
+fn slot<'a>(all: &'a mut DepthsShown, tenant: &str, transport: &str) -> &'a mut OutboxStats {
+    let key = (tenant.to_owned(), transport.to_owned());
+    all.entry(key).or_insert_with(|| OutboxStats {
+        tenant: tenant.to_owned(),
+        transport: transport.to_owned(),
+        ..OutboxStats::default()
+    })
+}
+
 /// What a plugin says of itself, or that it didn't within this time.
 pub(crate) async fn health_within(limit: Duration, asked: impl Future<Output = HealthReport>) -> HealthReport {
     timeout(limit, asked).await.unwrap_or_else(|_late| HealthReport {
@@ -227,6 +225,27 @@ fn silent(name: &str) -> Check {
 }
 
 impl Outbox {
+    /// What the owners of this host's shards have in their order.
+    async fn depths_in_memory(&self) -> DepthsShown {
+        let mut all = DepthsShown::new();
+        let now = self.now();
+        let live = self.context.live();
+        for shard in &self.shards {
+            let asked = shard.query(|reply| OwnerQuery::Depths { reply }).await;
+            for ((owner, transport), depth) in asked.unwrap_or_default() {
+                let name = transport.and_then(|id| live.routing.name(id)).unwrap_or("-");
+                let stats = slot(&mut all, owner.as_str(), name);
+                stats.ready += depth.ready;
+                stats.leased += depth.leased;
+                stats.parked += depth.parked;
+                let age =
+                    depth.oldest_ready.map(|oldest| u64::try_from(now.since(oldest).as_millis()).unwrap_or(u64::MAX));
+                stats.oldest_ready_ms = stats.oldest_ready_ms.max(age);
+            }
+        }
+        all
+    }
+
     fn hold_view(&self, info: HoldInfo) -> BlockedView {
         let kind = info.kind();
         let HoldInfo { key, code, reason, since, until, waiting, .. } = info;

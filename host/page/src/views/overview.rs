@@ -10,6 +10,7 @@ use waybill_core::port::saga::SagaStats;
 use crate::address::{self, condition};
 use crate::frame::Verdict;
 use crate::icon::{self, Icon};
+use crate::live::{self, number};
 use crate::parts::{Column, Part, State, Tone, fault, first_run, in_a_terminal, section, state, table};
 use crate::states::{of_check, of_transport};
 use crate::text::{NONE, count, counted, foreign, length_ms, or_none, shortened};
@@ -86,15 +87,16 @@ fn verdict(view: &Overview, as_of: AsOf) -> Markup {
         Verdict::Ready | Verdict::Look | Verdict::Unknown => (Icon::Warn, "hold"),
     };
     html! {
-        section class={ "verdict " (class) } aria-labelledby="v" {
+        section class={ "verdict " (class) } aria-labelledby="v" data-causes=(view.groups.as_ref().map_or(0, Vec::len)) {
             (icon::shape(shape))
             div {
                 h1 #v { (title) }
                 p {
                     @if let Ok(stats) = &view.stats {
                         @let depth = Depth::of(stats.iter());
-                        (counted(depth.ready, "message is", "messages are")) " ready to go, "
-                        (count(depth.leased)) " being sent, " (count(depth.parked)) " wait for a retry, "
+                        "Messages: " (number(live::READY, &count(depth.ready))) " ready to go, "
+                        (number(live::LEASED, &count(depth.leased))) " being sent, "
+                        (number(live::PARKED, &count(depth.parked))) " wait for a retry, "
                         (count(depth.scheduled)) " for their time, " (count(depth.dead)) " are dead. "
                     }
                     "As of " (as_of.at(waybill_api::instant::Instant(as_of.0))) "."
@@ -205,6 +207,7 @@ fn transports(view: &Overview) -> Markup {
     let stats = view.stats.as_deref().unwrap_or_default();
     let rows = html! { @for transport in transports {
         @let depth = Depth::of(stats.iter().filter(|row| row.transport == transport.name));
+        @let changes = |name: &str, shown: &str| number(&live::of(name, &transport.name), shown);
         tr {
             th.nw scope="row" {
                 a href=(address::PLUGINS) { (foreign(&transport.name)) }
@@ -214,11 +217,11 @@ fn transports(view: &Overview) -> Markup {
                 (state(of_transport(transport)))
                 @if let Some(detail) = &transport.health_detail { span.sub { (foreign(detail)) } }
             }
-            td.num data-l="ready" { (count(depth.ready)) }
-            td.num.opt { (count(depth.leased)) }
-            td.num.opt { (count(depth.parked)) }
+            td.num data-l="ready" { (changes(live::READY, &count(depth.ready))) }
+            td.num.opt { (changes(live::LEASED, &count(depth.leased))) }
+            td.num.opt { (changes(live::PARKED, &count(depth.parked))) }
             td.num.opt { (count(depth.scheduled)) }
-            td.num data-l="oldest" { (depth.oldest_ms.map_or(NONE.to_owned(), length_ms)) }
+            td.num data-l="oldest" { (changes(live::OLDEST, &depth.oldest_ms.map_or(NONE.to_owned(), length_ms))) }
         }
     } };
     html! {
@@ -235,9 +238,9 @@ fn beside(view: &Overview) -> Markup {
         &html! {
             div.sheet.strip {
                 a href=(address::SAGAS) {
-                    span.q { "Sagas" } b { (count(sagas.running)) " running" }
-                    @if sagas.stuck > 0 { span.c-dead { (count(sagas.stuck)) " stuck" } ", " }
-                    (count(sagas.paused)) " paused"
+                    span.q { "Sagas" } b { (number(live::SAGAS_RUNNING, &count(sagas.running))) " running" }
+                    span.c-dead[sagas.stuck > 0] { (number(live::SAGAS_STUCK, &count(sagas.stuck))) " stuck" } ", "
+                    (number(live::SAGAS_PAUSED, &count(sagas.paused))) " paused"
                 }
             }
         },

@@ -164,6 +164,11 @@ pub(crate) fn connections(change: f64) {
     gauge!("waybill_http_connections").increment(change);
 }
 
+/// A page that is told what changes was opened (1.0) or closed (-1.0).
+pub(crate) fn page_readers(change: f64) {
+    gauge!("waybill_page_readers").increment(change);
+}
+
 /// A connection closed by us.
 pub(crate) fn cut(reason: &'static str) {
     counter!("waybill_http_connections_cut_total", "reason" => reason).increment(1);

@@ -14,6 +14,7 @@ pub const METRICS: &Table = &[
     ("waybill_http_connections", "Open connections."),
     ("waybill_http_connections_cut_total", "Connections closed by the host, by reason."),
     ("waybill_http_connections_shed_total", "Connections that found no place, by bound: all or peer."),
+    ("waybill_page_readers", "Open pages that are told what changes."),
     ("waybill_http_refusals_total", "Callers that were refused (401, 403, 421), by code and route template."),
 ];
 

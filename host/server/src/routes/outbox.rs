@@ -58,5 +58,18 @@ fn for_some(mut hold: BlockedView) -> Option<BlockedView> {
     }
     hold.reason.clear();
     hold.waiting = 0;
-    (hold.transport.as_ref() == Some(&hold.subject)).then_some(hold)
+    is_of_whole_transport(&hold).then_some(hold)
+}
+
+fn is_of_whole_transport(hold: &BlockedView) -> bool {
+    hold.transport.as_ref() == Some(&hold.subject)
+}
+
+/// Whether a hold is among those that [`holds`] has for a caller.
+pub(crate) fn is_seen(hold: &BlockedView, caller: &Caller, tenant: Option<&Tenant>) -> bool {
+    match (&hold.tenant, tenant) {
+        (Some(whose), Some(tenant)) => whose == tenant.as_str(),
+        (Some(_), None) => true,
+        (None, _) => caller.sees_all() || is_of_whole_transport(hold),
+    }
 }

@@ -7,9 +7,11 @@
 //! | `sessions` | who is signed in |
 //! | `sign_in` | the form, and the way out |
 //! | `visit` | a request of the page: who looks, parts that fail, how it is answered |
+//! | `live` | what changes while a view is open |
 //! | `lists`, `ones`, `overview`, `system` | the views |
 
 mod lists;
+mod live;
 mod ones;
 mod overview;
 mod sessions;
@@ -22,13 +24,14 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use waybill_core::code::Code;
 use waybill_page::{address, assets};
 
 use crate::app::App;
 use crate::problem::Problem;
-use sessions::Sessions;
+use live::Watchers;
+use sessions::{Found, Sessions};
 
 pub(crate) use visit::{Written, bare};
 pub use waybill_page::frame::{Colour, Environment};
@@ -38,7 +41,7 @@ const ASSET: &str = "/ui/assets/{name}";
 const REST: &str = "/ui/{*rest}";
 
 /// Every route of the page. All are open at the edge: what a view needs is asked where it is made, so that it can be said on the page.
-pub(crate) const ROUTES: [(&str, Method); 18] = [
+pub(crate) const ROUTES: [(&str, Method); 19] = [
     (address::OVERVIEW, Method::GET),
     (address::MESSAGES, Method::GET),
     (address::MESSAGE, Method::GET),
@@ -51,6 +54,7 @@ pub(crate) const ROUTES: [(&str, Method); 18] = [
     (address::AUDIT, Method::GET),
     (address::CONFIGURATION, Method::GET),
     (address::FIND, Method::GET),
+    (address::LIVE, Method::GET),
     (address::SIGN_IN, Method::GET),
     (address::SIGN_IN, Method::POST),
     (address::SIGN_OUT, Method::POST),
@@ -74,6 +78,7 @@ pub(crate) fn routes() -> Router<App> {
         .route(address::AUDIT, get(lists::audit))
         .route(address::CONFIGURATION, get(system::configuration))
         .route(address::FIND, get(ones::find))
+        .route(address::LIVE, get(live::live))
         .route(address::SIGN_IN, get(sign_in::form).post(sign_in::sign_in))
         .route(address::SIGN_OUT, post(sign_in::sign_out))
         .route(ASSET, get(asset))
@@ -89,12 +94,21 @@ pub(crate) fn is_of_page(template: &str) -> bool {
 pub(crate) struct Ui {
     pub environment: Environment,
     pub sessions: Sessions,
+    /// Open pages that are told what changes.
+    pub watchers: Watchers,
 }
 
 impl Ui {
     pub fn new(environment: Environment) -> Self {
-        Self { environment, sessions: Sessions::new() }
+        Self { environment, sessions: Sessions::new(), watchers: Watchers::new() }
     }
+}
+
+/// The session of a request of the page. An open page that asks for what changes makes none last longer.
+pub(crate) fn session(app: &App, path: &str, headers: &HeaderMap) -> Option<Found> {
+    let (auth, ui) = app.auth.as_ref().zip(app.ui.as_ref())?;
+    let find = if path == address::LIVE { Sessions::seen } else { Sessions::of };
+    find(&ui.sessions, headers, auth, &app.encryption)
 }
 
 /// Where browsers go that open the bare address.

@@ -73,16 +73,22 @@ impl Sessions {
 
     /// The session of a request, if it has one that lasts and whose token is in force.
     pub(crate) fn of(&self, headers: &HeaderMap, tokens: &StaticTokens, encryption: &Encryption) -> Option<Found> {
+        let found = self.seen(headers, tokens, encryption)?;
+        if let Some(session) = self.begun.lock().get_mut(&hash(cookie(headers, encryption)?)) {
+            session.used = Instant::now();
+        }
+        Some(found)
+    }
+
+    /// The same of what asks by itself: it makes no session last longer.
+    pub(crate) fn seen(&self, headers: &HeaderMap, tokens: &StaticTokens, encryption: &Encryption) -> Option<Found> {
         let cookie = hash(cookie(headers, encryption)?);
         let now = Instant::now();
         let mut begun = self.begun.lock();
-        let session = begun.get_mut(&cookie)?;
+        let session = begun.get(&cookie)?;
         let principal = tokens.of_hash(&session.token).filter(|_| session.lasts(now));
         match principal {
-            Some(principal) => {
-                session.used = now;
-                Some(Found { principal, form_token: Arc::clone(&session.form_token) })
-            }
+            Some(principal) => Some(Found { principal, form_token: Arc::clone(&session.form_token) }),
             None => {
                 begun.remove(&cookie);
                 None
@@ -172,6 +178,17 @@ mod tests {
         assert!(!found(&revoked));
         known.put_in_force(&tokens(&["ops"]));
         assert!(!found(&revoked), "it is gone for good");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_left_open_makes_no_session_last_longer() {
+        let (sessions, known) = (Sessions::new(), tokens(&["ops"]));
+        let cookie = sessions.begin(hash_of("ops")).unwrap();
+        let is_seen = || sessions.seen(&with(&cookie), &known, &Encryption::None).is_some();
+        tokio::time::advance(SESSION_IDLE - std::time::Duration::from_secs(1)).await;
+        assert!(is_seen());
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        assert!(!is_seen());
     }
 
     #[tokio::test(start_paused = true)]

@@ -157,6 +157,7 @@ fn page(app: &App, status: StatusCode, door: &Door, refusal: Option<&Fault>) -> 
         who: if app.auth.is_some() { Who::Nobody } else { Who::Local },
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        live: None,
     };
     html(status, frame.document("Sign in", &views::sign_in(door, refusal)))
 }

@@ -10,10 +10,12 @@ use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_page::frame::{Environment, Frame, Place, TenantChoice, Verdict, Who};
+use waybill_page::live::Watched;
 use waybill_page::parts::{Fault, FaultKind, Part};
 use waybill_page::time::AsOf;
 use waybill_page::{Markup, address, views};
 
+use super::live::tells_newer;
 use super::sessions::Found;
 use super::{html, see_other};
 use crate::app::App;
@@ -66,8 +68,7 @@ impl FromRequestParts<App> for Visit {
             let to = parts.uri.path_and_query().map_or(address::OVERVIEW, |to| to.as_str());
             return Err(see_other(&address::with(address::SIGN_IN, &[("to", to)])));
         }
-        let session = app.auth.as_ref().zip(app.ui.as_ref());
-        let session = session.and_then(|(auth, ui)| ui.sessions.of(&parts.headers, auth, &app.encryption));
+        let session = super::session(app, parts.uri.path(), &parts.headers);
         let uri = parts.uri.clone();
         Ok(Self { caller, as_of: AsOf(now()), uri, session, request_id: request_id(parts) })
     }
@@ -159,8 +160,25 @@ impl Visit {
             who: self.who(app),
             verdict: verdict(app).await,
             tenants: self.choices(),
+            live: self.live(app),
         };
         frame.document(view.title, body)
+    }
+
+    /// Where the numbers of this view come from; none = its caller may not look at them.
+    fn live(&self, app: &App) -> Option<String> {
+        let ui = app.ui.as_ref().filter(|_| self.caller.0.may(Permission::Read))?;
+        let path = self.uri.path().strip_prefix(address::OVERVIEW).unwrap_or_default();
+        let view = path.trim_start_matches('/');
+        let query: Vec<_> = form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes()).collect();
+        let asked = |name: &str| query.iter().find(|(of, _)| of == name).map_or("", |(_, value)| &**value);
+        // New rows come before the first page of a list that is newest first.
+        let is_first = asked("after").is_empty() && asked("sort") != "state";
+        let tells_newer = is_first && tells_newer(&self.caller, self.scope(Some(asked("tenant")), "").ok()?.as_ref());
+        let since = ui.watchers.since(view, app.service.totals()).filter(|_| tells_newer).unwrap_or_default();
+        let watched =
+            Watched { view, tenant: asked("tenant"), since: &since, is_filtered: !asked("filter").is_empty() };
+        Some(watched.address())
     }
 
     fn who(&self, app: &App) -> Who {
@@ -237,6 +255,7 @@ pub(crate) fn bare(problem: &Problem, request_id: &str) -> Response {
         who: Who::Nobody,
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        live: None,
     };
     let why = views::refused(problem.code.title(), &fault(problem, request_id));
     html(problem.status(), frame.document(problem.code.title(), &why))

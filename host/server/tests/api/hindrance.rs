@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use waybill_api::OutboxService;
 use waybill_api::dead_letters::*;
+use waybill_api::glance::{Glance, Totals};
 use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::idempotency::*;
 use waybill_api::messages::*;
@@ -222,11 +223,15 @@ hindered! {
     }
     StatusService {
         fn stats(tenant: Option<&Tenant>) -> Vec<OutboxStats>;
+        fn glance() -> Glance;
         fn blocked(tenant: Option<&Tenant>) -> Vec<BlockedView>;
         fn audit(query: &AuditQuery, cursor: Option<&str>, limit: usize) -> Page<AuditView>;
         fn history(measure: Option<Measure>) -> HistoryView;
         fn changes(asked: &ChangesAsked) -> Changed;
         plain {
+            fn totals(&self) -> Totals {
+                self.outbox.totals()
+            }
             async fn ready(&self) -> Vec<Check> {
                 self.hindrance.asked_ready.fetch_add(1, Ordering::Relaxed);
                 if self.hindrance.stuck.load(Ordering::Relaxed) {

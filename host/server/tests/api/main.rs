@@ -31,6 +31,7 @@ mod openapi;
 mod openapi_rules;
 mod operations;
 mod page;
+mod page_live;
 mod plugins;
 mod quarantine;
 mod relays;

@@ -172,7 +172,7 @@ async fn the_search_goes_to_what_has_this_id_and_else_filters() {
 }
 
 /// A form of a browser.
-fn form(path: &str, fields: &[(&str, &str)], cookie: &str) -> Request<Body> {
+pub fn form(path: &str, fields: &[(&str, &str)], cookie: &str) -> Request<Body> {
     let body = fields.iter().map(|(name, value)| format!("{name}={}", value.replace('&', "%26"))).collect::<Vec<_>>();
     Request::post(path)
         .header("host", "localhost:7070")
@@ -183,18 +183,18 @@ fn form(path: &str, fields: &[(&str, &str)], cookie: &str) -> Request<Body> {
         .unwrap()
 }
 
-fn as_signed_in(path: &str, cookie: &str) -> Request<Body> {
+pub fn as_signed_in(path: &str, cookie: &str) -> Request<Body> {
     with(get(path), "cookie", cookie)
 }
 
 /// The hidden token of a page's form.
-fn form_token(page: &str) -> String {
+pub fn form_token(page: &str) -> String {
     let from = page.split("name=\"form\" value=\"").nth(1).unwrap_or_else(|| panic!("no form: {page}"));
     from.split('"').next().unwrap().to_owned()
 }
 
 /// Signs in, and answers with the cookie.
-async fn signed_in(router: &axum::Router, name: &str) -> String {
+pub async fn signed_in(router: &axum::Router, name: &str) -> String {
     let page = send(router, get("/ui/sign-in")).await.text;
     let door = form_token(&page);
     let fields = [("form", &*door), ("to", "/ui/audit"), ("token", name)];

@@ -1,0 +1,22 @@
+//! What a host has in memory of how it does: for who watches it, second by second.
+
+use crate::status::OutboxStats;
+
+/// How a host does at an instant, as far as it is known without reading a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    /// Depths and ages by tenant and transport. What only the store counts, scheduled messages and dead letters, is 0.
+    pub depths: Vec<OutboxStats>,
+    /// All transports, also those for which nothing waits.
+    pub transports: Vec<String>,
+}
+
+/// What there was of all tenants since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages that entered the order.
+    pub enqueued: u64,
+    /// Messages that died.
+    pub dead: u64,
+    pub sagas_started: u64,
+}

@@ -1,0 +1,180 @@
+//! Numbers that change while a view is looked at: what they are called, and how they read. The script puts their texts where their names
+//! stand, and changes nothing else.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use waybill_api::status::OutboxStats;
+use waybill_core::port::saga::SagaStats;
+
+use crate::address;
+use crate::text::{NONE, count, length_ms};
+
+/// Texts of numbers by their names.
+pub type Numbers = BTreeMap<String, String>;
+
+/// Messages in order that aren't being sent; of a transport with its name behind.
+pub const READY: &str = "ready";
+pub const LEASED: &str = "leased";
+/// Messages that wait for a retry.
+pub const PARKED: &str = "parked";
+/// Age of the oldest message that could be sent.
+pub const OLDEST: &str = "oldest";
+/// Things that hold messages back.
+pub const HELD: &str = "held";
+pub const SAGAS_RUNNING: &str = "sagas-running";
+pub const SAGAS_STUCK: &str = "sagas-stuck";
+pub const SAGAS_PAUSED: &str = "sagas-paused";
+
+/// A number that changes in place.
+pub fn number(name: &str, shown: &str) -> Markup {
+    html! { span data-live=(name) { (shown) } }
+}
+
+/// The name of a number of one transport.
+pub fn of(name: &str, transport: &str) -> String {
+    format!("{name}:{transport}")
+}
+
+/// What is known of a host at an instant, as far as somebody may see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Present<'a> {
+    pub depths: Vec<&'a OutboxStats>,
+    /// All of them, also those for which nothing waits.
+    pub transports: &'a [String],
+    pub held: usize,
+    pub sagas: Option<SagaStats>,
+}
+
+impl Present<'_> {
+    /// Every number with its name.
+    pub fn numbers(&self) -> Numbers {
+        let mut numbers = Numbers::new();
+        let mut put = |name: String, shown: String| {
+            numbers.insert(name, shown);
+        };
+        put(HELD.to_owned(), count(u64::try_from(self.held).unwrap_or(u64::MAX)));
+        for (name, shown) in Depth::of(self.depths.iter().copied()).shown() {
+            put(name.to_owned(), shown);
+        }
+        for transport in self.transports {
+            let mine = self.depths.iter().copied().filter(|row| row.transport == *transport);
+            for (name, shown) in Depth::of(mine).shown() {
+                put(of(name, transport), shown);
+            }
+        }
+        if let Some(sagas) = &self.sagas {
+            put(SAGAS_RUNNING.to_owned(), count(sagas.running));
+            put(SAGAS_STUCK.to_owned(), count(sagas.stuck));
+            put(SAGAS_PAUSED.to_owned(), count(sagas.paused));
+        }
+        numbers
+    }
+}
+
+/// Depths of several tenants or transports together.
+#[derive(Default)]
+struct Depth {
+    ready: u64,
+    leased: u64,
+    parked: u64,
+    oldest_ms: Option<u64>,
+}
+
+impl Depth {
+    fn of<'a>(rows: impl Iterator<Item = &'a OutboxStats>) -> Self {
+        rows.fold(Self::default(), |sum, row| Self {
+            ready: sum.ready + row.ready,
+            leased: sum.leased + row.leased,
+            parked: sum.parked + row.parked,
+            oldest_ms: sum.oldest_ms.max(row.oldest_ready_ms),
+        })
+    }
+
+    fn shown(&self) -> [(&'static str, String); 4] {
+        [
+            (READY, count(self.ready)),
+            (LEASED, count(self.leased)),
+            (PARKED, count(self.parked)),
+            (OLDEST, self.oldest_ms.map_or(NONE.to_owned(), length_ms)),
+        ]
+    }
+}
+
+/// What differs from what was told before.
+pub fn changed(told: &Numbers, now: &Numbers) -> Numbers {
+    let differs = |(name, shown): &(&String, &String)| told.get(*name) != Some(*shown);
+    now.iter().filter(differs).map(|(name, shown)| (name.clone(), shown.clone())).collect()
+}
+
+/// Which view a page is, for its source of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched<'a> {
+    /// Its address below the page's.
+    pub view: &'a str,
+    pub tenant: &'a str,
+    /// What was counted when a list was read, whose new rows are told; empty = they aren't.
+    pub since: &'a str,
+    /// The list has a filter, by which not all that is new may match.
+    pub is_filtered: bool,
+}
+
+impl Watched<'_> {
+    /// Where its numbers come from.
+    pub fn address(&self) -> String {
+        let filtered = if self.is_filtered { "true" } else { "" };
+        let query = [("view", self.view), ("tenant", self.tenant), ("since", self.since), ("filtered", filtered)];
+        address::with(address::LIVE, &query)
+    }
+}
+
+/// What is said of rows that came since a list was read; empty = there are none.
+pub fn newer(count_since: u64, is_filtered: bool) -> String {
+    match (count_since, is_filtered) {
+        (0, _) => String::new(),
+        (_, false) => format!("{} newer: show them", count(count_since)),
+        (_, true) => format!("{} came since: look which of them match", count(count_since)),
+    }
+}
+
+/// What is said where the host that made the page has ended: its counts began anew.
+pub const ANEW: &str = "This host was started again: look anew";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tenant: &str, transport: &str, ready: u64) -> OutboxStats {
+        let (tenant, transport) = (tenant.to_owned(), transport.to_owned());
+        OutboxStats { tenant, transport, ready, oldest_ready_ms: Some(ready), ..OutboxStats::default() }
+    }
+
+    #[test]
+    fn numbers_are_texts_and_a_transport_without_messages_has_its_zero() {
+        let rows = [row("a", "http", 1_000), row("b", "http", 234), row("a", "-", 1)];
+        let transports = ["http".to_owned(), "nats".to_owned()];
+        let present = Present { depths: rows.iter().collect(), transports: &transports, held: 2, ..Present::default() };
+        let numbers = present.numbers();
+        for (name, shown) in
+            [("ready", "1,235"), ("ready:http", "1,234"), ("ready:nats", "0"), ("oldest:nats", NONE), ("held", "2")]
+        {
+            assert_eq!(numbers.get(name).map(String::as_str), Some(shown), "{name}");
+        }
+        assert!(!numbers.contains_key(SAGAS_STUCK), "there are none to see");
+    }
+
+    #[test]
+    fn only_what_differs_is_told_again() {
+        let numbers = |ready: &str| Numbers::from([("ready".into(), ready.into()), ("held".into(), "0".into())]);
+        assert_eq!(changed(&Numbers::new(), &numbers("1")), numbers("1"));
+        assert_eq!(changed(&numbers("1"), &numbers("2")), Numbers::from([("ready".into(), "2".into())]));
+        assert!(changed(&numbers("2"), &numbers("2")).is_empty());
+    }
+
+    #[test]
+    fn a_filter_makes_newer_a_question() {
+        assert_eq!(newer(0, true), "");
+        assert_eq!(newer(1_200, false), "1,200 newer: show them");
+        assert!(newer(1, true).contains("which of them match"));
+    }
+}
