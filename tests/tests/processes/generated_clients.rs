@@ -84,8 +84,13 @@ impl Scene {
 
 /// Runs a program to its end and gives all that it wrote.
 pub async fn run(command: &mut Command) -> String {
+    run_within(PATIENCE, command).await
+}
+
+/// The same with another patience.
+pub async fn run_within(patience: Duration, command: &mut Command) -> String {
     let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let Output { status, stdout, stderr } = tokio::time::timeout(PATIENCE, running).await.expect("it ends").unwrap();
+    let Output { status, stdout, stderr } = tokio::time::timeout(patience, running).await.expect("it ends").unwrap();
     let words = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?} ended with {status}: {words}");
     words

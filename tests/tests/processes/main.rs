@@ -14,6 +14,7 @@ mod idempotency;
 mod inbound;
 mod kill;
 mod monitoring;
+mod page_browser;
 mod participants;
 mod payload_dedup;
 mod provisioning;

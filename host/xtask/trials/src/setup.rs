@@ -52,6 +52,8 @@ pub async fn for_tests() -> Result<()> {
     toolchains::environment(&folder("openapi-python"), &clients.join("python/requirements.txt"), None)?;
     tools.locked_packages(&folder("openapi-typescript"), &clients.join("typescript/package.json"))?;
     tools.locked_packages(&folder("openapi-spectral"), &clients.join("spectral/package.json"))?;
+    // The page is looked at with these.
+    tools.locked_packages(&folder("openapi-page"), &clients.join("page/package.json"))?;
     Ok(())
 }
 
