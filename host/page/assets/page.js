@@ -105,13 +105,13 @@ plots.forEach(p => {
 })
 
 // Keys. Off while typing, and with Ctrl, Alt or Meta. One switch turns single keys off (WCAG 2.1.4).
-const rows = $$('tbody tr[tabindex]'), go = { o: '/ui', m: '/ui/messages', d: '/ui/dead-letters', s: '/ui/sagas', p: '/ui/plugins', t: '/ui/streams' }
+const rows = $$('tbody tr[tabindex]'), root = $('.brand')?.getAttribute('href') ?? '/ui', go = { o: '', m: '/messages', d: '/dead-letters', s: '/sagas', p: '/plugins', t: '/streams' }
 let chord = false
 document.addEventListener('keydown', e => {
   if (e.ctrlKey || e.altKey || e.metaKey || keep('keys') === 'off') return
   if (e.target.closest('input:not([type=checkbox]), textarea, select')) { if (e.key === 'Escape') e.target.blur(); return }
   const at = rows.indexOf(document.activeElement?.closest('tr'))
-  if (chord) { chord = false; if (go[e.key]) { e.preventDefault(); location.href = go[e.key] } return }
+  if (chord) { chord = false; if (e.key in go) { e.preventDefault(); location.href = root + go[e.key] } return }
   const act = {
     '/': () => $('#find')?.focus(), f: () => $('#filter')?.focus(), g: () => { chord = true; setTimeout(() => chord = false, 1200) },
     p: () => live?.click(), j: () => rows[Math.min(rows.length - 1, at + 1)]?.focus(), k: () => rows[Math.max(0, at - 1)]?.focus(),

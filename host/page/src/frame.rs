@@ -4,6 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::address;
 use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::environment::Environment;
 use crate::icon::{self, Icon};
 use crate::parts::{State, Tone, state};
 use crate::text::{Foreign, for_attribute, foreign};
@@ -54,48 +55,6 @@ const NAVIGATION: [Group; 4] = [
         ],
     ),
 ];
-
-/// Colour of the environment's name, so that production is told from the rest at a glance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Colour {
-    #[default]
-    Grey,
-    Blue,
-    Green,
-    Amber,
-    Red,
-    Violet,
-}
-
-impl Colour {
-    pub const ALL: [(&'static str, Self); 6] = [
-        ("grey", Self::Grey),
-        ("blue", Self::Blue),
-        ("green", Self::Green),
-        ("amber", Self::Amber),
-        ("red", Self::Red),
-        ("violet", Self::Violet),
-    ];
-
-    fn class(self) -> &'static str {
-        match self {
-            Self::Grey => "",
-            Self::Blue => "move",
-            Self::Green => "ok",
-            Self::Amber => "hold",
-            Self::Red => "dead",
-            Self::Violet => "undo",
-        }
-    }
-}
-
-/// Which host this is, in the operator's words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment {
-    /// Empty = it has no name.
-    pub name: String,
-    pub colour: Colour,
-}
 
 /// How the host is, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +165,7 @@ impl Frame {
                 }
             }
         };
-        page.into_string()
+        self.environment.base_path.before(page.into_string())
     }
 
     fn navigation(&self) -> Markup {
@@ -337,6 +296,7 @@ pub fn head(title: &Markup, text: &Markup, acts: Option<&Markup>) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::BasePath;
     use waybill_core::time::UnixMillis;
 
     fn frame(name: &str) -> Frame {
@@ -344,7 +304,7 @@ mod tests {
             place: Place::Messages,
             as_of: AsOf(UnixMillis(1_700_000_000_123)),
             version: "1.2.3".into(),
-            environment: Environment { name: name.into(), colour: Colour::Red },
+            environment: Environment { name: name.into(), ..Environment::default() },
             who: Who::Local,
             verdict: Verdict::Ready,
             tenants: Vec::new(),
@@ -367,6 +327,18 @@ mod tests {
         }
         assert_eq!(page.matches("<h1").count(), 1);
         assert!(!page.contains("style=") && !page.contains("http"), "{page}");
+    }
+
+    #[test]
+    fn behind_a_proxy_with_a_path_every_address_has_it() {
+        let base_path = BasePath::new("/ops").unwrap();
+        let environment = Environment { base_path, ..Environment::default() };
+        let page = Frame { environment, ..frame("") }.document("Messages", &html! { p { "href=\"/ui" } });
+        for attribute in ["href", "src", "action", "data-source"] {
+            assert!(!page.contains(&format!(" {attribute}=\"/ui")), "{attribute}: {page}");
+            assert!(page.contains(&format!(" {attribute}=\"/ops/ui")), "{attribute}: {page}");
+        }
+        assert!(page.contains("href=&quot;/ui"), "what others wrote stays: {page}");
     }
 
     #[test]

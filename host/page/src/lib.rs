@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `frame` | what every view has around it |
+//! | `environment` | which host it is, and what stands around it |
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
 //! | `live` | numbers that change while a view is looked at |
@@ -21,6 +22,7 @@ pub use maud::Markup;
 pub mod address;
 pub mod assets;
 pub mod chart;
+pub mod environment;
 pub mod frame;
 mod icon;
 pub mod live;

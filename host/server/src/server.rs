@@ -129,7 +129,7 @@ impl Server {
         });
         let router = routes
             .merge(grpc::routes(&app))
-            .merge(if app.ui.is_some() { ui::routes() } else { Router::new() })
+            .merge(if app.ui.is_some() { ui::routes(&app) } else { Router::new() })
             .merge(further.with_state::<App>(()))
             .fallback(|| async { StatusCode::NOT_FOUND })
             .layer(CatchPanicLayer::custom(edge::panicked))

@@ -7,6 +7,7 @@ use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::service::MessageState;
 
 use crate::address::{self, condition};
+use crate::environment::TraceUrl;
 use crate::frame::head;
 use crate::icon::{self, Icon};
 use crate::parts::{Tone, chip, facts, in_a_terminal, mono, note, of, quoted, section, state, tabs, tag};
@@ -48,9 +49,10 @@ pub enum MessageDetail {
     },
 }
 
-pub fn message(detail: &MessageDetail, tab: PayloadTab, as_of: AsOf) -> Markup {
+/// `trace_url`: where the trace of a message is shown.
+pub fn message(detail: &MessageDetail, tab: PayloadTab, trace_url: Option<&TraceUrl>, as_of: AsOf) -> Markup {
     match detail {
-        MessageDetail::Message(message) => shown(message, tab, as_of),
+        MessageDetail::Message(message) => shown(message, tab, trace_url, as_of),
         MessageDetail::Other { id, what, error, json } => html! {
             (head(&html! { (foreign(id)) }, &html! { p.meta { (tag(of_message(MessageState::Dead))) span { (what) } } }, None))
             (note(Tone::Dead, Icon::Dead, &html! { (foreign(error)) }, None))
@@ -64,7 +66,7 @@ fn is_dead(message: &MessageView) -> bool {
     matches!(message.state, MessageState::Dead | MessageState::Quarantined)
 }
 
-fn shown(message: &MessageView, tab: PayloadTab, as_of: AsOf) -> Markup {
+fn shown(message: &MessageView, tab: PayloadTab, trace_url: Option<&TraceUrl>, as_of: AsOf) -> Markup {
     let (parent, name) =
         if is_dead(message) { (address::DEAD_LETTERS, "Dead letters") } else { (address::MESSAGES, "Messages") };
     let title = html! { (foreign(&message.topic)) };
@@ -81,7 +83,7 @@ fn shown(message: &MessageView, tab: PayloadTab, as_of: AsOf) -> Markup {
                 (body(message, tab))
             }
             div.s4.stack {
-                (section("Facts", None, &html! { div.sheet.pad { (facts(&rows(message, as_of))) } }))
+                (section("Facts", None, &html! { div.sheet.pad { (facts(&rows(message, trace_url, as_of))) } }))
                 @if let Some(key) = &message.key { (beside(message, key)) }
                 (in_a_terminal(&format!("waybill {verb} show {} --tenant {}", quoted(&message.id), quoted(&message.tenant))))
             }
@@ -172,7 +174,15 @@ fn attempted(number: usize, attempt: &Attempt, as_of: AsOf) -> Markup {
     }
 }
 
-fn rows(message: &MessageView, as_of: AsOf) -> Vec<(&'static str, Markup)> {
+/// A trace's context, as a link where it is known to what.
+fn traced(traceparent: &str, trace_url: Option<&TraceUrl>) -> Markup {
+    match trace_url.and_then(|url| url.of(traceparent)) {
+        Some(address) => html! { a.mono href=(address) rel="noreferrer" { (foreign(traceparent)) } },
+        None => mono(Some(traceparent)),
+    }
+}
+
+fn rows(message: &MessageView, trace_url: Option<&TraceUrl>, as_of: AsOf) -> Vec<(&'static str, Markup)> {
     let mut rows = vec![
         ("State", state(of_message(message.state))),
         ("Tenant", of(foreign(&message.tenant))),
@@ -191,10 +201,11 @@ fn rows(message: &MessageView, as_of: AsOf) -> Vec<(&'static str, Markup)> {
         ("Envelope", Annotation::EnvelopeId),
         ("Aggregate", Annotation::AggregateId),
         ("Reply to", Annotation::ReplyTo),
-        ("Trace", Annotation::Traceparent),
     ] {
         rows.extend(message.annotations.get(annotation).map(|text| (name, mono(Some(text)))));
     }
+    let trace = message.annotations.get(Annotation::Traceparent);
+    rows.extend(trace.map(|text| ("Trace", traced(text, trace_url))));
     rows.extend(message.payload_sha256.as_deref().map(|hash| ("SHA-256", mono(Some(hash)))));
     rows
 }

@@ -84,8 +84,8 @@ pub(crate) async fn welcome(State(app): State<App>, headers: HeaderMap, uri: Uri
     if !approval_page::is_wanted(&headers) {
         return ok(&welcome);
     }
-    if app.ui.is_some() {
-        return Ok(ui::to_page());
+    if let Some(ui) = &app.ui {
+        return Ok(ui::to_page(ui));
     }
     let Welcome { version, openapi, ready, errors, command_line, .. } = welcome;
     let text = format!(

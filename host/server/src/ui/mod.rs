@@ -19,9 +19,12 @@ mod sign_in;
 mod system;
 mod visit;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Path;
+use axum::extract::{Path, State};
+use axum::middleware::map_response_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -34,7 +37,7 @@ use live::Watchers;
 use sessions::{Found, Sessions};
 
 pub(crate) use visit::{Written, bare};
-pub use waybill_page::frame::{Colour, Environment};
+pub use waybill_page::environment::{BasePath, Colour, Environment, TraceUrl};
 
 const ASSET: &str = "/ui/assets/{name}";
 /// Whatever else is below the page's address: it isn't there.
@@ -64,7 +67,7 @@ pub(crate) const ROUTES: [(&str, Method); 19] = [
 ];
 
 /// The routes of [`ROUTES`].
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes(app: &App) -> Router<App> {
     Router::new()
         .route(address::OVERVIEW, get(overview::overview))
         .route(address::MESSAGES, get(lists::messages))
@@ -83,6 +86,7 @@ pub(crate) fn routes() -> Router<App> {
         .route(address::SIGN_OUT, post(sign_in::sign_out))
         .route(ASSET, get(asset))
         .route(REST, get(nowhere).post(nowhere))
+        .layer(map_response_with_state(Arc::clone(app), below_path))
 }
 
 /// Whether a route, by its template, is the page's.
@@ -112,8 +116,18 @@ pub(crate) fn session(app: &App, path: &str, headers: &HeaderMap) -> Option<Foun
 }
 
 /// Where browsers go that open the bare address.
-pub(crate) fn to_page() -> Response {
-    see_other(address::OVERVIEW)
+pub(crate) fn to_page(ui: &Ui) -> Response {
+    see_other(&ui.environment.base_path.address(address::OVERVIEW))
+}
+
+/// Ways on, too, have the path below which a proxy serves the page.
+async fn below_path(State(app): State<App>, mut response: Response) -> Response {
+    let to = response.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
+    let to = app.ui.as_ref().zip(to).map(|(ui, to)| ui.environment.base_path.address(to));
+    if let Some(to) = to.and_then(|to| HeaderValue::from_str(&to).ok()) {
+        response.headers_mut().insert(header::LOCATION, to);
+    }
+    response
 }
 
 /// Goes on elsewhere; reload and back repeat nothing.

@@ -53,7 +53,8 @@ pub(super) async fn message(State(app): State<App>, visit: Visit) -> Response {
                 other(found.map_err(|error| visit.caller.missed(error, named, &tenant))?)?
             }
         };
-        Ok::<Markup, Problem>(views::message(&detail, PayloadTab::of(&asked.show), visit.as_of))
+        let trace_url = app.ui.as_ref().and_then(|ui| ui.environment.trace_url.as_ref());
+        Ok::<Markup, Problem>(views::message(&detail, PayloadTab::of(&asked.show), trace_url, visit.as_of))
     };
     visit.show(&app, view, body).await
 }

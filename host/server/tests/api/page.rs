@@ -2,6 +2,9 @@
 
 use axum::body::Body;
 use http::Request;
+use waybill_core::annotation::Annotation;
+use waybill_core::annotations::Annotations;
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{Fault, Outcome};
@@ -9,6 +12,7 @@ use waybill_server::auth::{Role, StaticTokens};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
 use waybill_server::tls::Encryption;
+use waybill_server::ui::{BasePath, Environment, TraceUrl};
 use waybill_testkit::memory_host::message;
 
 use crate::support::{Answer, Api, full_message, get, host, of, parts, send, token, with};
@@ -337,4 +341,43 @@ async fn without_tokens_there_is_no_sign_in_and_pages_of_other_sites_see_nothing
     let foreign = api.send(with(get("/ui"), "host", "evil.example")).await;
     assert_eq!(foreign.status, 421, "{}", foreign.text);
     is_clean(&foreign, "a foreign name");
+}
+
+#[tokio::test]
+async fn behind_a_proxy_with_a_path_of_its_own_every_way_leads_through_it() {
+    let api = hostile().await;
+    let tokens = Some(vec![token("ops", &["*"], &[Role::Admin])]);
+    let base_path = BasePath::new("/ops").unwrap();
+    let ui = Some(Environment { base_path, ..Environment::default() });
+    let parts = Parts { ui, ..parts(&api.host, &api.hindrance, tokens, Limits::default()) };
+    let router = Server::new(parts).router();
+    let answer = send(&router, get("/ui/messages")).await;
+    assert_eq!(answer.header("location"), "/ops/ui/sign-in?to=%2Fui%2Fmessages");
+    let page = send(&router, get("/ui/sign-in?to=%2Fui%2Fmessages")).await.text;
+    assert!(page.contains("action=\"/ops/ui/sign-in\"") && page.contains("value=\"/ui/messages\""), "{page}");
+    let fields = [("form", &*form_token(&page)), ("to", "/ui/messages"), ("token", "ops")];
+    let answer = send(&router, form("/ui/sign-in", &fields, "")).await;
+    assert_eq!(answer.header("location"), "/ops/ui/messages");
+    let bare = send(&router, with(get("/"), "accept", "text/html")).await;
+    assert_eq!(bare.header("location"), "/ops/ui");
+    let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    for path in VIEWS {
+        let page = send(&router, as_signed_in(path, &cookie)).await.text;
+        assert!(!page.contains("href=\"/ui") && page.contains("data-source=\"/ops/ui/live"), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_trace_is_a_link_where_it_is_known_to_what() {
+    let api = Api::open().await;
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let annotations = Annotations::default().with(Annotation::Traceparent, traceparent);
+    api.host.delivered(NewMessage { annotations, ..message("m-1") }).await;
+    let plain = api.get("/ui/message?id=m-1").await.text;
+    assert!(plain.contains(traceparent) && !plain.contains("href=\"http"), "{plain}");
+    let trace_url = TraceUrl::new("https://traces.example/t/{trace_id}");
+    let ui = Some(Environment { trace_url, ..Environment::default() });
+    let parts = Parts { ui, ..parts(&api.host, &api.hindrance, None, Limits::default()) };
+    let linked = send(&Server::new(parts).router(), get("/ui/message?id=m-1")).await.text;
+    assert!(linked.contains("href=\"https://traces.example/t/4bf92f3577b34da6a3ce929d0e0e4736\""), "{linked}");
 }

@@ -172,7 +172,7 @@ pub fn parts(
         cors_origins: vec!["https://shop.example".to_owned()],
         auth: tokens.map(|tokens| StaticTokens::new(tokens).unwrap()),
         encryption: Encryption::None,
-        ui: Some(Environment { name: "test".into(), colour: Colour::Amber }),
+        ui: Some(Environment { name: "test".into(), colour: Colour::Amber, ..Environment::default() }),
         limits,
         metrics: None,
         tracer: None,

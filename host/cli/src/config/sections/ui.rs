@@ -1,6 +1,6 @@
 //! `[ui]`: the page.
 
-use waybill_server::ui::{Colour, Environment};
+use waybill_server::ui::{BasePath, Colour, Environment, TraceUrl};
 
 use crate::config::reader::Section;
 
@@ -15,6 +15,23 @@ pub fn ui(mut section: Section<'_, '_>) -> Option<Environment> {
         section.refuse("name", &name, format!("it takes at most {NAME_LETTERS_MAX} letters on one line"));
     }
     let colour = section.choice("color", "grey", &Colour::ALL);
+    let base = section.text("base_path", "a path that begins with a slash, e.g. \"/waybill\"", "");
+    let base_path = BasePath::new(&base.value);
+    if base_path.is_none() {
+        section.refuse(
+            "base_path",
+            &base,
+            "it takes names with a slash before each and none behind, e.g. \"/waybill\"",
+        );
+    }
+    let template = section.text("trace_url", "an address with {trace_id} in it", "");
+    let trace_url = TraceUrl::new(&template.value);
+    if trace_url.is_none() && !template.value.is_empty() {
+        let takes = "it takes an address that begins with https:// or http:// and has {trace_id} once, e.g. \
+                     \"https://traces.example/trace/{trace_id}\"";
+        section.refuse("trace_url", &template, takes);
+    }
     section.done();
-    enabled.then(|| Environment { name: name.value, colour: colour.unwrap_or_default() })
+    let (colour, base_path) = (colour.unwrap_or_default(), base_path.unwrap_or_default());
+    enabled.then(|| Environment { name: name.value, colour, base_path, trace_url })
 }
