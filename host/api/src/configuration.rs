@@ -62,6 +62,20 @@ pub enum Effect {
     Refused,
 }
 
+/// One setting in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Setting)]
+pub struct SettingView {
+    /// Path of the setting in the file, e.g. `transport.orders.plugin`.
+    pub key: String,
+    /// Its value; of a secret the reference that names it.
+    pub value: Value,
+    /// Where it comes from: `default`, a file with line and column, a variable, a flag.
+    pub origin: String,
+    /// When another value would count: `now` at a reload, or `restart`.
+    pub effect: Effect,
+}
+
 /// The configuration that was read can't be put in force. The one before stays in force, all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{code}: {message}")]
@@ -80,4 +94,6 @@ pub trait ConfigurationService: Send + Sync + 'static {
     /// Reads the configuration from where it came from. With `apply` all of what can change while the host runs is put in
     /// force, or nothing; without, it is only compared and its plugins are loaded.
     async fn reload(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused>;
+    /// Every setting in force, by key. It waits while the configuration is read again.
+    async fn settings(&self) -> Vec<SettingView>;
 }

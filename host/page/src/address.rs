@@ -10,10 +10,20 @@ pub const DEAD_LETTERS: &str = "/ui/dead-letters";
 pub const SAGAS: &str = "/ui/sagas";
 pub const SAGA: &str = "/ui/saga";
 pub const BLOCKED: &str = "/ui/blocked";
+pub const INBOX: &str = "/ui/inbox";
+pub const IDEMPOTENCY: &str = "/ui/idempotency";
+pub const APPROVALS: &str = "/ui/approvals";
 pub const STREAMS: &str = "/ui/streams";
+pub const STREAM: &str = "/ui/stream";
+pub const RELAY: &str = "/ui/relay";
 pub const PLUGINS: &str = "/ui/plugins";
+pub const PLUGIN: &str = "/ui/plugin";
 pub const AUDIT: &str = "/ui/audit";
 pub const CONFIGURATION: &str = "/ui/configuration";
+/// A list as a file.
+pub const SAVE: &str = "/ui/save";
+/// Pages of error codes are below it.
+pub const HELP: &str = "/ui/help";
 pub const SIGN_IN: &str = "/ui/sign-in";
 pub const SIGN_OUT: &str = "/ui/sign-out";
 /// Where the numbers of an open view come from.
@@ -39,6 +49,29 @@ pub fn saga(tenant: &str, id: &str) -> String {
     with(SAGA, &[("tenant", tenant), ("id", id)])
 }
 
+pub fn plugin(name: &str) -> String {
+    with(PLUGIN, &[("name", name)])
+}
+
+pub fn relay(name: &str) -> String {
+    with(RELAY, &[("name", name)])
+}
+
+pub fn stream(tenant: &str, name: &str) -> String {
+    with(STREAM, &[("tenant", tenant), ("name", name)])
+}
+
+pub fn key(tenant: &str, key: &str) -> String {
+    with(IDEMPOTENCY, &[("tenant", tenant), ("key", key)])
+}
+
+/// What an error code means; none for a text that can't be one.
+pub fn help(code: &str) -> Option<String> {
+    let is_letter = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_');
+    let is_code = code.starts_with(|first: char| first.is_ascii_uppercase()) && code.bytes().all(is_letter);
+    is_code.then(|| format!("{HELP}/{code}"))
+}
+
 /// A condition of a filter.
 pub fn condition(field: &str, value: &str) -> String {
     let is_plain =
@@ -58,6 +91,14 @@ mod tests {
     fn any_text_is_an_id() {
         assert_eq!(message("acme", "../a&b=\0"), "/ui/message?tenant=acme&id=..%2Fa%26b%3D%00");
         assert_eq!(with(AUDIT, &[("filter", "")]), AUDIT);
+    }
+
+    #[test]
+    fn only_codes_have_help() {
+        assert_eq!(help("HTTP.422").as_deref(), Some("/ui/help/HTTP.422"));
+        for other in ["", "..", "/etc", "a.b", "HTTP/../..", "4.A", "HTTP 422"] {
+            assert_eq!(help(other), None, "{other}");
+        }
     }
 
     #[test]

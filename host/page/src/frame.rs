@@ -1,6 +1,6 @@
 //! What every view has around it: head, navigation, search, verdict, who looks.
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::address;
 use crate::assets::{ICON, SCRIPT, STYLE};
@@ -17,7 +17,10 @@ pub enum Place {
     Messages,
     DeadLetters,
     Blocked,
+    Inbox,
+    Idempotency,
     Sagas,
+    Approvals,
     Streams,
     Plugins,
     Configuration,
@@ -37,12 +40,15 @@ const NAVIGATION: [Group; 4] = [
             (Place::Messages, address::MESSAGES, Icon::Messages, "Messages"),
             (Place::DeadLetters, address::DEAD_LETTERS, Icon::DeadLetters, "Dead letters"),
             (Place::Blocked, address::BLOCKED, Icon::Block, "Blocked"),
+            (Place::Inbox, address::INBOX, Icon::Inbox, "Inbox"),
+            (Place::Idempotency, address::IDEMPOTENCY, Icon::Key, "Idempotency"),
         ],
     ),
     (
         "Coordinate",
         &[
             (Place::Sagas, address::SAGAS, Icon::Saga, "Sagas"),
+            (Place::Approvals, address::APPROVALS, Icon::Approval, "Approvals"),
             (Place::Streams, address::STREAMS, Icon::Stream, "Streams and relays"),
         ],
     ),
@@ -130,6 +136,46 @@ pub struct Frame {
 impl Frame {
     /// The whole page. `title` may hold what others wrote.
     pub fn document(&self, title: &str, body: &Markup) -> String {
+        let framed = html! {
+            a.skip href="#main" { "Skip to content" }
+            (icon::drawings())
+            div.frame {
+                (self.navigation())
+                div {
+                    (self.bar())
+                    main #main tabindex="-1" {
+                        @if self.live.is_some() { (changed()) }
+                        (body)
+                    }
+                }
+            }
+            (keys())
+            p.vh #say role="status" {}
+        };
+        let assets = html! {
+            link rel="icon" href=(ICON.address());
+            link rel="stylesheet" href=(STYLE.address());
+            script src=(SCRIPT.address()) defer {}
+        };
+        self.page(title, &assets, &framed, self.live.as_deref())
+    }
+
+    /// A page for who came by a link alone: it needs no other address, and nothing on it leads elsewhere. Its style stands in it.
+    pub fn alone(&self, title: &str, body: &Markup) -> String {
+        let framed = html! {
+            (icon::drawings())
+            main #main tabindex="-1" {
+                p.brand { (icon::small(Icon::Relay)) "Waybill" }
+                @if !self.environment.name.is_empty() {
+                    p.env { span class={ "tag " (self.environment.colour.class()) } { (Foreign(&self.environment.name)) } }
+                }
+                (body)
+            }
+        };
+        self.page(title, &html! { style { (PreEscaped(STYLE.text)) } }, &framed, None)
+    }
+
+    fn page(&self, title: &str, assets: &Markup, framed: &Markup, source: Option<&str>) -> String {
         let in_title = match self.environment.name.as_str() {
             "" => format!("{} · Waybill", for_attribute(title)),
             name => format!("{} · {} · Waybill", for_attribute(title), for_attribute(name)),
@@ -143,26 +189,9 @@ impl Frame {
                     meta name="color-scheme" content="light dark";
                     meta name="robots" content="noindex";
                     title { (in_title) }
-                    link rel="icon" href=(ICON.address());
-                    link rel="stylesheet" href=(STYLE.address());
-                    script src=(SCRIPT.address()) defer {}
+                    (assets)
                 }
-                body data-source=[self.live.as_deref()] {
-                    a.skip href="#main" { "Skip to content" }
-                    (icon::drawings())
-                    div.frame {
-                        (self.navigation())
-                        div {
-                            (self.bar())
-                            main #main tabindex="-1" {
-                                @if self.live.is_some() { (changed()) }
-                                (body)
-                            }
-                        }
-                    }
-                    (keys())
-                    p.vh #say role="status" {}
-                }
+                body data-source=[source] { (framed) }
             }
         };
         self.environment.base_path.before(page.into_string())

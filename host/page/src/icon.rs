@@ -4,12 +4,14 @@ use maud::{Markup, PreEscaped, html};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icon {
+    Approval,
     Audit,
     Clock,
     DeadLetters,
     Find,
     Gear,
     Home,
+    Inbox,
     Key,
     Menu,
     Messages,
@@ -33,7 +35,8 @@ pub enum Icon {
 }
 
 /// All of them with their names in the page and how they are drawn.
-const DRAWN: [(Icon, &str, &str); 26] = [
+const DRAWN: [(Icon, &str, &str); 28] = [
+    (Icon::Approval, "i-approve", r#"<path d="m1.5 8.5 3 3 5.500-7 M7.500 11l.5.5 6-7"/>"#),
     (Icon::Audit, "i-audit", r#"<path d="M4 2.5h8v11H4z M6 5.5h4 M6 8h4 M6 10.5h2"/>"#),
     (Icon::Clock, "i-clock", r#"<circle cx="8" cy="8" r="5.5"/><path d="M8 4.75V8l2.25 1.5"/>"#),
     (
@@ -48,6 +51,7 @@ const DRAWN: [(Icon, &str, &str); 26] = [
         r#"<path d="M2.5 4.5h6 M11.5 4.5h2 M2.5 11.5h2 M7.5 11.5h6"/><circle cx="10" cy="4.5" r="1.5"/><circle cx="6" cy="11.5" r="1.5"/>"#,
     ),
     (Icon::Home, "i-home", r#"<path d="M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z"/>"#),
+    (Icon::Inbox, "i-inbox", r#"<path d="M2.5 9h3l1 2h3l1-2h3 M2.5 9 4 3.5h8L13.5 9v3.5h-11z"/>"#),
     (Icon::Key, "i-key", r#"<circle cx="5.5" cy="10.5" r="3"/><path d="m7.7 8.3 5.3-5.3 M11 5l2 2"/>"#),
     (Icon::Menu, "i-menu", r#"<path d="M2.5 4.5h11 M2.5 8h11 M2.5 11.5h11"/>"#),
     (Icon::Messages, "i-msg", r#"<path d="M2.5 4h11v8h-11z M2.5 4.5 8 9l5.5-4.5"/>"#),

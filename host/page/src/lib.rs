@@ -10,6 +10,8 @@
 //! | `live` | numbers that change while a view is looked at |
 //! | `chart` | charts and sparklines |
 //! | `payload` | payloads as people read them |
+//! | `chips` | how a filter was understood, each condition removable |
+//! | `prose` | help pages, which are Markdown |
 //! | `text`, `time` | texts of others with marks, numbers, instants |
 //! | `address` | addresses of views |
 //! | `assets` | style sheet, script and sign, under names with their hashes |
@@ -22,12 +24,14 @@ pub use maud::Markup;
 pub mod address;
 pub mod assets;
 pub mod chart;
+mod chips;
 pub mod environment;
 pub mod frame;
 mod icon;
 pub mod live;
 pub mod parts;
 mod payload;
+mod prose;
 mod states;
 pub mod text;
 pub mod time;

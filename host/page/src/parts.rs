@@ -94,6 +94,14 @@ pub struct Fault {
 /// A part, or why it isn't shown.
 pub type Part<T> = Result<T, Fault>;
 
+/// An error code, with what is known of it a link away.
+pub fn error_code(code: &str) -> Markup {
+    match address::help(code) {
+        Some(help) => html! { a href=(help) { code { (foreign(code)) } } },
+        None => html! { code { (foreign(code)) } },
+    }
+}
+
 /// What stands in the place of a part that isn't shown. `what` begins with a capital.
 pub fn fault(what: &str, fault: &Fault) -> Markup {
     let Fault { kind, code, detail, fix, is_retryable, request_id } = fault;
@@ -111,7 +119,7 @@ pub fn fault(what: &str, fault: &Fault) -> Markup {
             div.sheet.empty.bad {
                 (icon::shape(Icon::Warn))
                 h3 { (what) " can’t be shown now" }
-                p { code { (foreign(code)) } " " (foreign(detail)) " " (foreign(fix)) }
+                p { (error_code(code)) " " (foreign(detail)) " " (foreign(fix)) }
                 p.q { "Request " span.mono { (foreign(request_id)) } }
                 @if *is_retryable { p.acts { a.btn href="" { "Try now" } } }
             }
@@ -252,7 +260,7 @@ pub fn filter(path: &str, filter: &str, hint: &str, kept: &[(&str, &str)]) -> Ma
 
 /// A filter that narrows, as a link.
 pub fn chip(word: &str, value: &str, address: &str) -> Markup {
-    html! { a.chip href=(address) { (word) " " b { (foreign(value)) } } }
+    html! { a.chip href=(address) { (foreign(word)) " " b { (foreign(value)) } } }
 }
 
 /// A thing's id as a link; the beginning goes where the place is narrow.

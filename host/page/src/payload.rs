@@ -86,6 +86,60 @@ pub fn readable(json: &str) -> Markup {
     PreEscaped(page.out)
 }
 
+/// The members of a JSON object in its order, doubled ones too, each value as it came; none for what is no object.
+pub fn members(json: &str) -> Option<Vec<(String, String)>> {
+    let all = tokens(json);
+    let mut rest = match all.split_first() {
+        Some((Token::Open("{"), rest)) => rest,
+        _ => return None,
+    };
+    let mut members = Vec::new();
+    while let [Token::Text(name), Token::Colon, value @ ..] = rest {
+        let end = value_end(value);
+        let (value, behind) = value.split_at_checked(end)?;
+        members.push((plain_text(name), shown_value(value)));
+        rest = match behind {
+            [Token::Comma, behind @ ..] => behind,
+            behind => behind,
+        };
+    }
+    Some(members)
+}
+
+/// How many of these tokens are the value that they begin with.
+fn value_end(tokens: &[Token<'_>]) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Open(_) => depth += 1,
+            Token::Close(_) if depth == 0 => return at,
+            Token::Close(_) => depth -= 1,
+            Token::Comma if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// A text without its quotes; another value as it is written.
+fn shown_value(tokens: &[Token<'_>]) -> String {
+    if let [Token::Text(text)] = tokens {
+        return plain_text(text);
+    }
+    let written = tokens.iter().map(|token| match token {
+        Token::Open(mark) | Token::Close(mark) => *mark,
+        Token::Comma => ", ",
+        Token::Colon => ": ",
+        Token::Text(text) | Token::Plain(text) => *text,
+    });
+    written.collect()
+}
+
+/// What a JSON string says; as it is written where that is no text by itself, as of half a surrogate pair.
+fn plain_text(quoted: &str) -> String {
+    serde_json::from_str(quoted).unwrap_or_else(|_| quoted.to_owned())
+}
+
 enum Token<'j> {
     Open(&'static str),
     Close(&'static str),
@@ -235,6 +289,16 @@ mod tests {
         );
         assert_eq!(plain("[]"), "[]");
         assert_eq!(plain("\"a\\\"b\""), "&quot;a\\&quot;b&quot;");
+    }
+
+    #[test]
+    fn members_keep_their_order_and_their_numbers() {
+        let found = members("{\"b\":\"x \\\"y\",\"a\":[1.10,{\"c\":1e999}],\"b\":9007199254740993}");
+        let shown: Vec<(String, String)> = [("b", "x \"y"), ("a", "[1.10, {\"c\": 1e999}]"), ("b", "9007199254740993")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        assert_eq!(found, Some(shown));
+        assert_eq!((members("[1]"), members("{}"), members("")), (None, Some(Vec::new()), None));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! States of messages, sagas, steps and transports as they are shown. A word of the API stays that word.
 
+use waybill_api::idempotency::KeyState;
+use waybill_api::inbox::InboxState;
+use waybill_api::sources::SourceView;
 use waybill_api::status::CheckStatus;
 use waybill_api::transports::{Breaker, TransportView};
 use waybill_core::port::service::MessageState;
@@ -60,6 +63,40 @@ pub fn of_transport(transport: &TransportView) -> State<'static> {
         (.., Health::Blocked) => (Tone::Hold, Icon::Block, "blocked"),
         (.., Health::Degraded) => (Tone::Hold, Icon::Warn, "degraded"),
         (.., Health::Ready) => (Tone::Ok, Icon::Done, "ready"),
+    };
+    State::new(tone, shape, word)
+}
+
+pub fn of_source(source: &SourceView) -> State<'static> {
+    let (tone, shape, word) = match (source.paused, source.health) {
+        (true, _) => (Tone::Rest, Icon::Pause, "paused"),
+        (_, Health::Down) => (Tone::Dead, Icon::Dead, "down"),
+        (_, Health::Blocked) => (Tone::Hold, Icon::Block, "blocked"),
+        (_, Health::Degraded) => (Tone::Hold, Icon::Warn, "degraded"),
+        (_, Health::Ready) => (Tone::Ok, Icon::Done, "ready"),
+    };
+    State::new(tone, shape, word)
+}
+
+pub fn of_key(state: KeyState) -> State<'static> {
+    let (tone, shape, word) = match state {
+        KeyState::New | KeyState::InFlight => (Tone::Move, Icon::Move, "in flight"),
+        KeyState::Succeeded => (Tone::Ok, Icon::Done, "succeeded"),
+        KeyState::Failed => (Tone::Dead, Icon::Dead, "failed"),
+        KeyState::Released => (Tone::Rest, Icon::Undo, "released"),
+    };
+    State::new(tone, shape, word)
+}
+
+/// Of a received message at its consumer.
+pub fn of_received(state: InboxState) -> State<'static> {
+    let (tone, shape, word) = match state {
+        InboxState::Unseen => (Tone::Rest, Icon::NotBegun, "never seen"),
+        InboxState::InHand => (Tone::Move, Icon::Move, "in hand"),
+        InboxState::Stored => (Tone::Hold, Icon::Wait, "stored"),
+        InboxState::Seen => (Tone::Ok, Icon::Done, "finished"),
+        InboxState::Dead => (Tone::Dead, Icon::Dead, "dead"),
+        InboxState::Quarantined => (Tone::Rest, Icon::Fence, "quarantined"),
     };
     State::new(tone, shape, word)
 }

@@ -152,8 +152,18 @@ pub const SESSIONS_OF_TOKEN_MAX: usize = 16;
 pub const SESSIONS_MAX: usize = 4_096;
 /// Rows of a list on the page: more are read by going on.
 pub const PAGE_ROWS: usize = 50;
-/// Lines of the audit that the overview shows.
-pub const PAGE_CHANGES: usize = 8;
+/// Changes that a view of the page looks at: those of an hour in which much changes.
+pub const PAGE_CHANGES: usize = 12;
+/// Approvals of one page: each is read with its steps.
+pub const PAGE_APPROVALS: usize = 20;
+/// Lines of a plugin's log on the page.
+pub const PAGE_LOG_LINES: usize = 200;
+/// Rows of a list that is saved as a file.
+pub const SAVED_ROWS_MAX: usize = 10_000;
+/// A saved list ends behind the row that passes this. Bytes.
+pub const SAVED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Reading a list for a file ends after this, and the file's name says so.
+pub const SAVED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A part of the page that takes longer is left out, so that the others are seen.
 pub const PAGE_PART_TIMEOUT: Duration = Duration::from_secs(2);
 

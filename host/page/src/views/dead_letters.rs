@@ -2,20 +2,24 @@
 
 use maud::{Markup, html};
 use waybill_api::dead_letters::{DeadGroupView, DeadLetterView};
+use waybill_api::history::Changed;
 use waybill_api::instant::Instant;
 use waybill_core::port::service::MessageState;
 
-use super::{Asked, Rows};
+use super::hour::Changes;
+use super::{Asked, Rows, Saved};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
 use crate::parts::{
-    Column, Part, fault, filter, first_run, id_link, in_a_terminal, none_by_filter, pager, section, state, table,
+    Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, section, state, table,
 };
 use crate::states::of_message;
-use crate::text::{count, foreign, shortened};
+use crate::text::{count, counted, foreign, shortened};
 use crate::time::AsOf;
 
+/// Other causes that are told where nothing matches.
+const OTHERS_MAX: usize = 5;
 /// Letters of an error in a list.
 const ERROR_LETTERS: usize = 160;
 
@@ -26,6 +30,9 @@ pub struct DeadLetters {
     /// Lower bounds, if there are more than are counted.
     pub groups: Part<(Vec<DeadGroupView>, Option<Instant>)>,
     pub rows: Part<Rows<DeadLetterView>>,
+    pub changes: Part<Changed>,
+    /// What there is without the filter, where nothing matches it.
+    pub others: Vec<DeadGroupView>,
 }
 
 /// Dead letters, by cause and newest first.
@@ -33,7 +40,7 @@ pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {
         (head(&html! { "Dead letters" }, &html! { p { "Stopped for good: nothing here is tried again by itself." } }, None))
-        (filter(address::DEAD_LETTERS, &asked.filter, "code=HTTP.* error=\"*answered 422*\" kind=message age<1d", &[("tenant", &asked.tenant)]))
+        (asked.form(address::DEAD_LETTERS, "code=HTTP.* error=\"*answered 422*\" kind=message age<1d", as_of))
         @match &view.rows {
             Err(why) => { (fault("Dead letters", why)) }
             Ok(rows) if rows.items.is_empty() && rows.older.is_none() && asked.filter.is_empty() && !asked.is_further => {
@@ -41,23 +48,43 @@ pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
             }
             Ok(rows) if rows.items.is_empty() => {
                 (none_by_filter("dead letter", &asked.filter, address::DEAD_LETTERS, rows.older.is_some()))
+                (there_are(asked, &view.others))
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                @if !asked.is_further { (causes(asked, &view.groups, as_of)) }
+                @if !asked.is_further { (causes(view, as_of)) }
                 (section("Newest first", None, &table("Dead letters", &DEAD_COLUMNS, &dead_rows(&rows.items, as_of),
-                    Some(&pager(rows.items.len(), rows.older.as_deref())))))
+                    Some(&asked.foot(Saved("dead-letters"), rows.items.len(), rows.older.as_deref())))))
             }
         }
         (in_a_terminal(&asked.command("dead list")))
     }
 }
 
-fn causes(asked: &Asked, groups: &Part<(Vec<DeadGroupView>, Option<Instant>)>, as_of: AsOf) -> Markup {
-    let (groups, since) = match groups {
+/// What is there where a filter finds nothing, the most first.
+fn there_are(asked: &Asked, others: &[DeadGroupView]) -> Markup {
+    if others.is_empty() {
+        return html! {};
+    }
+    let total: u64 = others.iter().map(|group| group.count).sum();
+    html! {
+        p.chips {
+            span.q { (counted(total, "dead letter has another cause", "dead letters have other causes")) ":" }
+            @for group in others.iter().take(OTHERS_MAX) {
+                (chip(&group.code, &count(group.count), &asked.with_filter(address::DEAD_LETTERS, &condition("code", &group.code))))
+            }
+        }
+    }
+}
+
+fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
+    let asked = &view.asked;
+    let (groups, since) = match &view.groups {
         Err(why) => return section("By cause", None, &fault("The groups", why)),
         Ok((groups, since)) => (groups, since),
     };
+    let items = view.changes.as_ref().map_or(&[][..], |changed| changed.items.as_slice());
+    let changes = Changes::new(items, None);
     let total: u64 = groups.iter().map(|group| group.count).sum();
     let about = html! {
         (count(total)) @if since.is_some() { "+" } " in " (groups.len()) " groups; a group is tenant, code and error text without its numbers and quoted parts"
@@ -75,6 +102,7 @@ fn causes(asked: &Asked, groups: &Part<(Vec<DeadGroupView>, Option<Instant>)>, a
             th.full scope="row" {
                 a href=(asked.narrowed(address::DEAD_LETTERS, &condition("code", &group.code))) { code { (foreign(&group.code)) } }
                 span.sub { (foreign(&shortened(&group.signature, ERROR_LETTERS))) }
+                span.sub { (changes.before(group.first_at)) }
             }
             td { (foreign(&group.tenant)) span.sub.mono { (foreign(&group.topic)) } }
             td.num.end { b { (count(group.count)) @if since.is_some() { "+" } } }

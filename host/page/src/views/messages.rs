@@ -3,13 +3,11 @@
 use maud::{Markup, html};
 use waybill_api::messages::MessageView;
 
-use super::{Asked, Rows};
+use super::{Asked, Rows, Saved};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
-use crate::parts::{
-    Column, Part, fault, filter, first_run, id_link, in_a_terminal, mono, none_by_filter, pager, state, table, tabs,
-};
+use crate::parts::{Column, Part, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, state, table, tabs};
 use crate::states::of_message;
 use crate::text::foreign;
 use crate::time::AsOf;
@@ -29,14 +27,14 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
     let order = |by: &str| {
         address::with(address::MESSAGES, &[("tenant", &asked.tenant), ("filter", &asked.filter), ("sort", by)])
     };
-    let (sort, flag) = if view.is_newest_first { ("", " --newest") } else { ("state", "") };
+    let flag = if view.is_newest_first { " --newest" } else { "" };
     let ways = [
         ("Newest first", order(""), view.is_newest_first),
         ("What waits first", order("state"), !view.is_newest_first),
     ];
     html! {
         (head(&html! { "Messages" }, &html! { p { "What was taken and isn’t dead: it waits, is being sent, or is done and kept for a while." } }, None))
-        (filter(address::MESSAGES, &asked.filter, "state=pending topic=bus:orders.* key=42 age>1h", &[("tenant", &asked.tenant), ("sort", sort)]))
+        (asked.form(address::MESSAGES, "state=pending topic=bus:orders.* key=42 age>1h", as_of))
         (tabs("Order", &ways))
         @match &view.rows {
             Err(why) => { (fault("Messages", why)) }
@@ -49,7 +47,7 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                (table("Messages", &COLUMNS, &message_rows(&rows.items, as_of), Some(&pager(rows.items.len(), rows.older.as_deref()))))
+                (table("Messages", &COLUMNS, &message_rows(&rows.items, as_of), Some(&asked.foot(Saved("messages"), rows.items.len(), rows.older.as_deref()))))
             }
         }
         (in_a_terminal(&format!("{}{flag}", asked.command("outbox list"))))

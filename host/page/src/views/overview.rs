@@ -2,24 +2,29 @@
 
 use maud::{Markup, html};
 use waybill_api::dead_letters::DeadGroupView;
-use waybill_api::status::{AuditView, BlockedView, Check, CheckStatus, OutboxStats};
-use waybill_api::transports::TransportView;
-use waybill_core::port::dead::DeadKind;
+use waybill_api::history::{Changed, HistoryView};
+use waybill_api::inbox::InboxStats;
+use waybill_api::instant::Instant;
+use waybill_api::relays::RelayStatus;
+use waybill_api::sagas::SagaView;
+use waybill_api::sources::SourceView;
+use waybill_api::status::{BlockedView, Check, CheckStatus, OutboxStats};
+use waybill_api::transports::{Breaker, TransportView};
+use waybill_core::history::Measure;
 use waybill_core::port::saga::SagaStats;
 
-use crate::address::{self, condition};
+use super::Rows;
+use super::causes::{Cause, causes, listed};
+use super::hour::{Changes, Course, changed, charts};
+use crate::address;
+use crate::chart::sparkline;
 use crate::frame::Verdict;
 use crate::icon::{self, Icon};
 use crate::live::{self, number};
-use crate::parts::{Column, Part, State, Tone, fault, first_run, in_a_terminal, section, state, table};
+use crate::parts::{Column, Part, Tone, fault, first_run, in_a_terminal, section, state, table};
 use crate::states::{of_check, of_transport};
-use crate::text::{NONE, count, counted, foreign, length_ms, or_none, shortened};
+use crate::text::{NONE, count, counted, foreign, length_ms};
 use crate::time::AsOf;
-
-/// Causes of dead letters that the overview shows, the largest first; and holds, those with most messages first.
-const CAUSES_MAX: usize = 4;
-/// Letters of an error beside others.
-const ERROR_LETTERS: usize = 200;
 
 /// All that the overview shows; each part stands by itself.
 #[derive(Clone, Debug)]
@@ -32,7 +37,22 @@ pub struct Overview {
     pub transports: Part<Vec<TransportView>>,
     /// None = the host runs none, or they aren't the caller's to see.
     pub sagas: Option<SagaStats>,
-    pub changes: Part<Vec<AuditView>>,
+    pub history: Part<HistoryView>,
+    pub changes: Part<Changed>,
+    pub beside: Beside,
+}
+
+/// What a host may not have; each part stands by itself.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// None = the host runs no sagas.
+    pub approvals: Option<Part<Rows<SagaView>>>,
+    /// None = the host has no sources.
+    pub sources: Option<Part<Vec<SourceView>>>,
+    /// None = as of sources.
+    pub inbox: Option<Part<InboxStats>>,
+    /// None = the host keeps no streams.
+    pub relays: Option<Part<Vec<RelayStatus>>>,
 }
 
 /// Depths of all tenants and transports that are shown.
@@ -60,48 +80,39 @@ impl Depth {
 }
 
 pub fn overview(view: &Overview, as_of: AsOf) -> Markup {
+    let items = view.changes.as_ref().map_or(&[][..], |changed| changed.items.as_slice());
+    let changes = Changes::new(items, view.history.as_ref().ok().map(|history| history.from));
+    let all = causes(view, as_of);
     html! {
-        (verdict(view, as_of))
-        (section("What needs you", Some(&html! { "worst first" }), &causes(view, as_of)))
+        (verdict(view, &all, as_of))
+        (section("What needs you", Some(&html! { "worst first" }), &listed(view, &all, &changes, as_of)))
+        (charts(&view.history, &changes, as_of))
         div.cols {
-            div.s8.stack { (section("Transports", None, &transports(view))) (beside(view)) }
-            div.s4.stack { (section("What changed", None, &changes(view, as_of))) }
+            div.s8.stack { (section("Transports", None, &transports(view))) }
+            div.s4.stack { (section("What changed", None, &changed(&view.changes, &changes, as_of))) }
         }
+        (beside(view, as_of))
         (in_a_terminal("waybill status"))
     }
 }
 
-fn verdict(view: &Overview, as_of: AsOf) -> Markup {
-    let needs = needs(view);
-    let title = match (view.verdict, needs) {
+fn verdict(view: &Overview, all: &[Cause<'_>], as_of: AsOf) -> Markup {
+    let title = match (view.verdict, all.len()) {
         (Verdict::NotReady, _) => "Not ready".to_owned(),
         (Verdict::Unknown, _) => "The host didn’t say in time whether it is ready".to_owned(),
         (Verdict::Ready | Verdict::Look, 0) => "Ready".to_owned(),
-        (Verdict::Ready | Verdict::Look, needs) => {
-            format!("Ready, and {} you", counted(needs, "thing needs", "things need"))
-        }
+        (Verdict::Ready | Verdict::Look, 1) => "Ready, and one thing needs you".to_owned(),
+        (Verdict::Ready | Verdict::Look, many) => format!("Ready, and {} things need you", in_words(many)),
     };
     let (shape, class) = match view.verdict {
         Verdict::NotReady => (Icon::Dead, "dead"),
-        Verdict::Ready if needs == 0 => (Icon::Done, "ok"),
+        Verdict::Ready if all.is_empty() => (Icon::Done, "ok"),
         Verdict::Ready | Verdict::Look | Verdict::Unknown => (Icon::Warn, "hold"),
     };
     html! {
-        section class={ "verdict " (class) } aria-labelledby="v" data-causes=(view.groups.as_ref().map_or(0, Vec::len)) {
+        section class={ "verdict " (class) } aria-labelledby="v" data-causes=(all.len()) {
             (icon::shape(shape))
-            div {
-                h1 #v { (title) }
-                p {
-                    @if let Ok(stats) = &view.stats {
-                        @let depth = Depth::of(stats.iter());
-                        "Messages: " (number(live::READY, &count(depth.ready))) " ready to go, "
-                        (number(live::LEASED, &count(depth.leased))) " being sent, "
-                        (number(live::PARKED, &count(depth.parked))) " wait for a retry, "
-                        (count(depth.scheduled)) " for their time, " (count(depth.dead)) " are dead. "
-                    }
-                    "As of " (as_of.at(waybill_api::instant::Instant(as_of.0))) "."
-                }
-            }
+            div { h1 #v { (title) } p { (sentence(view, all, as_of)) "As of " (as_of.at(Instant(as_of.0))) "." } }
             div.checks {
                 @for check in &view.checks {
                     (state(of_check(check.status, &check.name)))
@@ -112,83 +123,46 @@ fn verdict(view: &Overview, as_of: AsOf) -> Markup {
     }
 }
 
-/// How many causes are shown.
-fn needs(view: &Overview) -> u64 {
-    let groups = view.groups.as_ref().map_or(0, Vec::len);
-    let blocked = view.blocked.as_ref().map_or(0, Vec::len);
-    u64::try_from(groups + blocked).unwrap_or(u64::MAX)
-}
-
-fn causes(view: &Overview, as_of: AsOf) -> Markup {
-    let groups = view.groups.as_deref().unwrap_or_default();
-    let mut blocked: Vec<&BlockedView> = view.blocked.as_deref().unwrap_or_default().iter().collect();
-    blocked.sort_by_key(|hold| std::cmp::Reverse(hold.waiting));
+/// What is so, and since when.
+fn sentence(view: &Overview, all: &[Cause<'_>], as_of: AsOf) -> Markup {
+    let delivered = view.history.as_ref().ok().and_then(|history| Course::of(history, Measure::Delivered));
+    let rate = delivered.map(Course::as_rate).and_then(|course| Some((course.now()?, course.unit)));
+    let stuck = view.sagas.as_ref().map_or(0, |sagas| sagas.stuck);
+    let began = all.iter().filter_map(|cause| cause.since()).min_by_key(|since| since.0);
     html! {
-        @if let Err(why) = &view.groups { (fault("Dead letters", why)) }
-        @if let Err(why) = &view.blocked { (fault("What holds messages back", why)) }
-        @if view.groups.is_ok() && view.blocked.is_ok() && needs(view) == 0 {
-            (first_run(Icon::Done, "Nothing needs you", "No dead letter, and nothing holds messages back.", None))
+        @if let Some((rate, unit)) = rate {
+            (counted(rate, "message", "messages")) " a " (if unit == "/s" { "second" } else { "minute" }) @if rate == 1 { " is delivered. " } @else { " are delivered. " }
         }
-        @if needs(view) > 0 {
-            ol.sheet.causes {
-                @for group in groups.iter().take(CAUSES_MAX) { (dead(group, as_of)) }
-                @for hold in blocked.iter().take(CAUSES_MAX) { (held(hold, as_of)) }
-            }
-            p.more {
-                @if groups.len() > CAUSES_MAX { a href=(address::DEAD_LETTERS) { "All " (groups.len()) " groups of dead letters" } }
-                @if blocked.len() > CAUSES_MAX { a href=(address::BLOCKED) { "All " (blocked.len()) " that hold messages back" } }
-            }
+        @if let Ok(stats) = &view.stats {
+            @let depth = Depth::of(stats.iter());
+            "Messages: " (number(live::READY, &count(depth.ready))) " ready to go, "
+            (number(live::LEASED, &count(depth.leased))) " being sent, "
+            (number(live::PARKED, &count(depth.parked))) " wait for a retry"
+            @if depth.scheduled > 0 { ", " (count(depth.scheduled)) " for their time" }
+            @if depth.dead > 0 { ", " (count(depth.dead)) " are dead" }
+            ". "
         }
+        @if stuck > 0 { (counted(stuck, "saga is", "sagas are")) " stuck. " }
+        @if let Some(began) = began { "It began at " (as_of.at(began)) ", " (as_of.ago(began)) " ago. " }
     }
 }
 
-fn dead(group: &DeadGroupView, as_of: AsOf) -> Markup {
-    let filter = format!("{} {}", condition("code", &group.code), condition("kind", group.kind.word()));
-    let list = address::with(address::DEAD_LETTERS, &[("tenant", &group.tenant), ("filter", &filter)]);
-    let word = if group.kind == DeadKind::Saga { "stuck" } else { "dead" };
-    html! {
-        li {
-            div {
-                h3 { (state(State::new(Tone::Dead, Icon::Dead, word))) a href=(list) { span.mono { (foreign(&group.topic)) } } }
-                p.why {
-                    code { (foreign(&group.code)) } " " (foreign(&shortened(&group.signature, ERROR_LETTERS))) ". Tenant " (foreign(&group.tenant)) "."
-                    br; span.q { "Nothing mends this by itself." }
-                }
-            }
-            div { p.big { (count(group.count)) } p.q { (word) } }
-            div { p.big { (as_of.ago(group.first_at)) } p.q { "since " (as_of.at(group.first_at)) } }
-            div.acts { a.btn href=(list) { "Look at the group" } }
-        }
-    }
+/// A small number as people say it.
+fn in_words(number: usize) -> String {
+    const WORDS: [&str; 10] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    WORDS.get(number).map_or_else(|| count(u64::try_from(number).unwrap_or(u64::MAX)), |word| (*word).to_owned())
 }
 
-fn held(hold: &BlockedView, as_of: AsOf) -> Markup {
-    html! {
-        li {
-            div {
-                h3 { (state(State::new(Tone::Hold, Icon::Block, hold.kind.as_str()))) a href=(address::BLOCKED) { span.mono { (foreign(&hold.subject)) } } }
-                p.why {
-                    @if let Some(code) = &hold.code { code { (foreign(code)) } " " }
-                    (foreign(&shortened(&hold.reason, ERROR_LETTERS)))
-                    @if let Some(transport) = &hold.transport { " Transport " (foreign(transport)) "." }
-                    br; span.q { "No attempt is used up." @if let Some(until) = hold.until { " Tried again at " (as_of.at(until)) "." } }
-                }
-            }
-            div { p.big { (count(hold.waiting)) } p.q { "wait" } }
-            div { p.big { (as_of.ago(hold.since)) } p.q { "since " (as_of.at(hold.since)) } }
-            div.acts { a.btn href=(address::BLOCKED) { "Look" } }
-        }
-    }
-}
-
-const TRANSPORT_COLUMNS: [Column; 7] = [
+const TRANSPORT_COLUMNS: [Column; 9] = [
     Column::Text("Name"),
     Column::Text("State"),
     Column::Number("Ready"),
     Column::Number("Leased"),
     Column::Number("Retry"),
     Column::Number("Scheduled"),
+    Column::Number("Dead, 1 h"),
     Column::Number("Oldest"),
+    Column::Text("Hour"),
 ];
 
 fn transports(view: &Overview) -> Markup {
@@ -205,12 +179,17 @@ fn transports(view: &Overview) -> Markup {
         Ok(transports) => transports,
     };
     let stats = view.stats.as_deref().unwrap_or_default();
+    let course = |measure: Measure, name: &str| {
+        view.history.as_ref().ok().and_then(|history| Course::with(history, measure, Some(name)))
+    };
     let rows = html! { @for transport in transports {
         @let depth = Depth::of(stats.iter().filter(|row| row.transport == transport.name));
         @let changes = |name: &str, shown: &str| number(&live::of(name, &transport.name), shown);
+        @let dead = course(Measure::Dead, &transport.name);
+        @let died = dead.as_ref().map_or(0, Course::sum);
         tr {
             th.nw scope="row" {
-                a href=(address::PLUGINS) { (foreign(&transport.name)) }
+                a href=(address::plugin(&transport.name)) { (foreign(&transport.name)) }
                 span.sub { (foreign(&transport.plugin.plugin)) " " (foreign(&transport.plugin.version)) }
             }
             td.end {
@@ -221,7 +200,11 @@ fn transports(view: &Overview) -> Markup {
             td.num.opt { (changes(live::LEASED, &count(depth.leased))) }
             td.num.opt { (changes(live::PARKED, &count(depth.parked))) }
             td.num.opt { (count(depth.scheduled)) }
+            td.num data-l="dead" {
+                @if died > 0 { a.c-dead href=(address::DEAD_LETTERS) { (count(died)) } } @else { (dead.map_or(NONE.to_owned(), |_| count(0))) }
+            }
             td.num data-l="oldest" { (changes(live::OLDEST, &depth.oldest_ms.map_or(NONE.to_owned(), length_ms))) }
+            td.opt { (hour(transport, died, &course)) }
         }
     } };
     html! {
@@ -230,38 +213,55 @@ fn transports(view: &Overview) -> Markup {
     }
 }
 
-fn beside(view: &Overview) -> Markup {
-    let Some(sagas) = &view.sagas else { return html! {} };
-    section(
-        "Beside the outbox",
-        None,
-        &html! {
-            div.sheet.strip {
-                a href=(address::SAGAS) {
-                    span.q { "Sagas" } b { (number(live::SAGAS_RUNNING, &count(sagas.running))) " running" }
-                    span.c-dead[sagas.stuck > 0] { (number(live::SAGAS_STUCK, &count(sagas.stuck))) " stuck" } ", "
-                    (number(live::SAGAS_PAUSED, &count(sagas.paused))) " paused"
-                }
-            }
-        },
-    )
+/// The hour of a transport, of what matters most of it: what died, what waits behind a held one, what was delivered.
+fn hour(transport: &TransportView, died: u64, course: &impl Fn(Measure, &str) -> Option<Course>) -> Markup {
+    let (measure, tone) = match (died, transport.breaker, transport.paused) {
+        (1.., ..) => (Measure::Dead, Tone::Dead),
+        (_, Breaker::Open | Breaker::HalfOpen, _) => (Measure::Waiting, Tone::Hold),
+        (.., true) => (Measure::Waiting, Tone::Rest),
+        _ => (Measure::Delivered, Tone::Rest),
+    };
+    html! { @if let Some(course) = course(measure, &transport.name) { (sparkline(&course.values, tone)) } }
 }
 
-fn changes(view: &Overview, as_of: AsOf) -> Markup {
-    match &view.changes {
-        Err(why) => fault("What changed", why),
-        Ok(lines) if lines.is_empty() => {
-            first_run(Icon::Audit, "Nothing changed yet", "Acts of people and of the host show here.", None)
+/// What stands beside the outbox, each a link.
+fn beside(view: &Overview, as_of: AsOf) -> Markup {
+    let waits = |stats: &InboxStats| {
+        let all = stats.contexts.iter().map(|context| context.unprocessed);
+        let oldest = all.clone().filter_map(|waiters| waiters.oldest_at).min_by_key(|at| at.0);
+        (all.map(|waiters| waiters.count).sum::<u64>(), oldest)
+    };
+    let parts = html! {
+        @if let Some(sagas) = &view.sagas {
+            a href=(address::SAGAS) {
+                span.q { "Sagas" } b { (number(live::SAGAS_RUNNING, &count(sagas.running))) " running" }
+                span.c-dead[sagas.stuck > 0] { (number(live::SAGAS_STUCK, &count(sagas.stuck))) " stuck" } ", "
+                (number(live::SAGAS_PAUSED, &count(sagas.paused))) " paused"
+            }
         }
-        Ok(lines) => html! {
-            ol.sheet.log { @for line in lines {
-                li {
-                    span {}
-                    span.q { (as_of.at(line.at)) }
-                    span { (foreign(&line.kind)) " " code { (foreign(&shortened(&line.object, 60))) } " by " b { (foreign(&line.actor)) } @if line.tenant.is_some() { ", tenant " (or_none(line.tenant.as_deref())) } }
-                }
-            } }
-            p.more { a href=(address::AUDIT) { "Audit" } }
-        },
-    }
+        @if let Some(Ok(rows)) = &view.beside.approvals {
+            @let soonest = rows.items.iter().filter_map(|saga| saga.until).min_by_key(|until| until.0);
+            a href=(address::APPROVALS) {
+                span.q { "Approvals" } b { (rows.items.len()) @if rows.older.is_some() { "+" } " wait" }
+                @if let Some(until) = soonest { "the next runs out at " (as_of.at(until)) } @else { "for people" }
+            }
+        }
+        @if let Some(Ok(stats)) = &view.beside.inbox {
+            @let (pending, oldest) = waits(stats);
+            a href=(address::INBOX) {
+                span.q { "Inbox" } b { (count(pending)) " pending" }
+                @if let Some(at) = oldest { "oldest " (as_of.ago(at)) } @else { "nothing waits" }
+            }
+        }
+        @if let Some(Ok(relays)) = &view.beside.relays {
+            @let behind = relays.iter().filter(|relay| relay.lag_events > 0).count();
+            @let events: u64 = relays.iter().map(|relay| relay.lag_events).sum();
+            a href=(address::STREAMS) {
+                span.q { "Relays" } b { (behind) " of " (relays.len()) " behind" }
+                @if events > 0 { span.c-hold { (counted(events, "event", "events")) } " unsent" } @else { "level" }
+            }
+        }
+        a href=(address::IDEMPOTENCY) { span.q { "Idempotency" } b { "Keys" } "what each was answered" }
+    };
+    section("Beside the outbox", None, &html! { div.sheet.strip { (parts) } })
 }

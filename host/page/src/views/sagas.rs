@@ -2,25 +2,24 @@
 
 use maud::{Markup, PreEscaped, html};
 use waybill_api::saga_history::HistoryLine;
-use waybill_api::saga_node::{SagaNodeView, StepView};
+use waybill_api::saga_node::SagaNodeView;
 use waybill_api::sagas::SagaView;
 use waybill_core::saga::state::{SagaState, StepState};
 
-use super::{Asked, Rows};
+use super::saga_steps::steps;
+use super::{Asked, Rows, Saved};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
 use crate::parts::{
-    Column, Part, Tone, chip, fault, filter, first_run, id_link, in_a_terminal, none_by_filter, note, pager, quoted,
-    section, state, table, tag,
+    Column, Part, Tone, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, note, quoted, section, state,
+    table, tag,
 };
 use crate::payload;
-use crate::states::{of_saga, of_step};
+use crate::states::of_saga;
 use crate::text::{foreign, or_none, shortened};
 use crate::time::AsOf;
 
-/// Steps that one page shows, sub-sagas' included; the terminal shows all.
-const STEPS_MAX: usize = 500;
 /// Lines of a history that one page shows, the latest first.
 const HISTORY_MAX: usize = 200;
 /// Letters of an error or an input beside others.
@@ -38,7 +37,7 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {
         (head(&html! { "Sagas" }, &html! { p { "Newest start first. What is stuck waits for a person; everything else moves by itself." } }, None))
-        (filter(address::SAGAS, &asked.filter, "state=failed definition=order waiting_for=approval age>1h", &[("tenant", &asked.tenant)]))
+        (asked.form(address::SAGAS, "state=failed definition=order waiting_for=approval age>1h", as_of))
         p.chips {
             @for (field, value) in [("state", "failed"), ("state", "running"), ("state", "compensating"), ("waiting_for", "approval"), ("state", "paused")] {
                 (chip(field, value, &address::with(address::SAGAS, &[("tenant", &asked.tenant), ("filter", &condition(field, value))])))
@@ -55,7 +54,7 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                (table("Sagas", &COLUMNS, &saga_rows(&rows.items, as_of), Some(&pager(rows.items.len(), rows.older.as_deref()))))
+                (table("Sagas", &COLUMNS, &saga_rows(&rows.items, as_of), Some(&asked.foot(Saved("sagas"), rows.items.len(), rows.older.as_deref()))))
             }
         }
         (in_a_terminal(&asked.command("saga list")))
@@ -113,7 +112,7 @@ pub fn saga(saga: &SagaView, as_of: AsOf) -> Markup {
         (answer(saga, as_of))
         @if is_stuck(saga) { (ways_out(saga)) }
         @if let Some(root) = &saga.saga {
-            (section("Steps", None, &steps(root, as_of)))
+            (section("Steps", Some(&html! { "each try where it was in time: done is filled, undone outlined" }), &steps(saga, root, as_of)))
             (input(root))
         }
         (section("History", None, &happened(history, saga.history_dropped, as_of)))
@@ -183,64 +182,6 @@ fn ways_out(saga: &SagaView) -> Markup {
     } };
     let columns = [Column::Text("Act"), Column::Text("What happens"), Column::Text("In a terminal")];
     section("Ways out", None, &table("Ways out", &columns, &rows, None))
-}
-
-/// The steps of a tree in its order, each with its depth.
-fn flat<'a>(node: &'a SagaNodeView, depth: usize, into: &mut Vec<(usize, &'a StepView)>) {
-    for step in &node.steps {
-        if into.len() >= STEPS_MAX {
-            return;
-        }
-        into.push((depth, step));
-        if let Some(below) = &step.saga {
-            flat(below, depth + 1, into);
-        }
-    }
-}
-
-fn steps(root: &SagaNodeView, as_of: AsOf) -> Markup {
-    let mut all = Vec::new();
-    flat(root, 0, &mut all);
-    let columns = [
-        Column::Text("Step"),
-        Column::Text("State"),
-        Column::Number("Tries"),
-        Column::Text("Began"),
-        Column::Text("Ended"),
-    ];
-    let rows = html! { @for (depth, step) in &all {
-        tr tabindex="-1" {
-            th scope="row" class=(if *depth > 0 { "ind1" } else { "" }) {
-                @if *depth > 1 { span.q { (depth) " deep " } }
-                (foreign(&step.name)) span.sub.mono title=(crate::text::for_attribute(&step.action)) { (foreign(&step.action)) }
-            }
-            td.full { (state(of_step(step.state, step.direction))) (remarks(step, as_of)) }
-            td.num.nw { @if step.state != StepState::Ready { (step.attempts) } }
-            td.nw data-l="began" { (as_of.maybe(step.began_at)) }
-            td.nw data-l="ended" { (as_of.maybe(step.ended_at)) }
-        }
-    } };
-    let foot =
-        (all.len() >= STEPS_MAX).then(|| html! { span { "The first " (STEPS_MAX) " steps; the terminal shows all." } });
-    table("Steps", &columns, &rows, foot.as_ref())
-}
-
-/// What is said of a step below its state.
-fn remarks(step: &StepView, as_of: AsOf) -> Markup {
-    html! {
-        @if let Some(waiting) = &step.waiting {
-            span.sub { (foreign(waiting)) @if let Some(until) = step.until { ", until " (as_of.at(until)) } }
-        }
-        @if let Some(failure) = &step.failure {
-            span.sub {
-                code { (foreign(&failure.code)) } " " (foreign(&shortened(&failure.reason, BRIEF_LETTERS)))
-                @if failure.maybe_done { "; it may have had its effect all the same" }
-            }
-        }
-        @if let Some(actor) = &step.actor {
-            span.sub { "by " (foreign(actor)) @if let Some(note) = &step.note { ": “" (foreign(note)) "”" } }
-        }
-    }
 }
 
 fn input(root: &SagaNodeView) -> Markup {

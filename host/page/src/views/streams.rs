@@ -1,15 +1,19 @@
 //! Streams and relays.
 
 use maud::{Markup, html};
+use waybill_api::history::HistoryView;
 use waybill_api::relays::RelayStatus;
 use waybill_api::streams::StreamView;
+use waybill_core::history::Measure;
 
 use super::Rows;
+use super::hour::Course;
 use crate::address;
+use crate::chart::sparkline;
 use crate::frame::head;
 use crate::icon::Icon;
 use crate::parts::{
-    Column, Part, fault, first_run, in_a_terminal, none_by_filter, pager, quoted, section, state, table,
+    Column, Part, Tone, fault, first_run, in_a_terminal, none_by_filter, pager, quoted, section, state, table,
 };
 use crate::states::of_running;
 use crate::text::{NONE, count, foreign, length_ms, or_none};
@@ -21,12 +25,14 @@ pub struct Streams {
     pub prefix: String,
     pub is_further: bool,
     pub relays: Part<Vec<RelayStatus>>,
+    /// None = it isn't the caller's to see.
+    pub history: Option<HistoryView>,
     pub streams: Part<Rows<StreamView>>,
 }
 
 /// Streams of a tenant, and all relays.
 pub fn streams(view: &Streams) -> Markup {
-    let Streams { tenant, prefix, is_further, relays, streams } = view;
+    let Streams { tenant, prefix, is_further, relays, history, streams } = view;
     html! {
         (head(&html! { "Streams and relays" }, &html! { p { "Events by number; relays bring them to brokers." } }, None))
         (section("Relays", None, &html! {
@@ -35,7 +41,7 @@ pub fn streams(view: &Streams) -> Markup {
                 Ok(relays) if relays.is_empty() => {
                     (first_run(Icon::Relay, "No relay", "A relay brings the events of streams to a broker: [relay.NAME] in the configuration.", None))
                 }
-                Ok(relays) => { (table("Relays", &RELAY_COLUMNS, &relay_rows(relays), None)) }
+                Ok(relays) => { (table("Relays", &RELAY_COLUMNS, &relay_rows(relays, history.as_ref()), None)) }
             }
         }))
         section.section #streams {
@@ -75,22 +81,24 @@ fn command(tenant: &str, prefix: &str) -> String {
     command
 }
 
-const RELAY_COLUMNS: [Column; 8] = [
+const RELAY_COLUMNS: [Column; 9] = [
     Column::Text("Name"),
     Column::Text("State"),
     Column::Text("Streams"),
     Column::Number("Behind"),
     Column::Number("Oldest"),
+    Column::Text("Hour"),
     Column::Number("Delivered"),
     Column::Number("Refused"),
     Column::Number("Overtaken"),
 ];
 
-fn relay_rows(relays: &[RelayStatus]) -> Markup {
+fn relay_rows(relays: &[RelayStatus], history: Option<&HistoryView>) -> Markup {
     let number = |value: Option<u64>| value.map_or(NONE.to_owned(), count);
+    let lag = |name: &str| history.and_then(|history| Course::with(history, Measure::RelayLagEvents, Some(name)));
     html! { @for relay in relays {
         tr {
-            th.nw scope="row" { (foreign(&relay.name)) span.sub { "to " (foreign(&relay.transport)) } }
+            th.nw scope="row" { a href=(address::relay(&relay.name)) { (foreign(&relay.name)) } span.sub { "to " (foreign(&relay.transport)) } }
             td.end {
                 (state(of_running(&relay.state, relay.lag_events > 0)))
                 @if relay.reason.is_some() { span.sub { (or_none(relay.reason.as_deref())) } }
@@ -98,6 +106,7 @@ fn relay_rows(relays: &[RelayStatus]) -> Markup {
             td.mono { (foreign(&relay.streams)) span.sub { (count(relay.streams_behind)) " behind" } }
             td.num data-l="behind" { (count(relay.lag_events)) }
             td.num data-l="oldest" { (relay.lag_ms.map_or(NONE.to_owned(), length_ms)) }
+            td.opt { @if let Some(lag) = lag(&relay.name) { (sparkline(&lag.values, if relay.lag_events > 0 { Tone::Hold } else { Tone::Rest })) } }
             td.num.opt { (number(relay.delivered)) }
             td.num data-l="refused" { (number(relay.refused)) }
             td.num.opt { (number(relay.overtaken)) }
@@ -116,7 +125,7 @@ const STREAM_COLUMNS: [Column; 5] = [
 fn stream_rows(streams: &[StreamView]) -> Markup {
     html! { @for stream in streams {
         tr tabindex="-1" {
-            th.mono scope="row" { (foreign(&stream.name)) }
+            th.mono scope="row" { a href=(address::stream(&stream.tenant, &stream.name)) { (foreign(&stream.name)) } }
             td.num data-l="first" { (count(stream.first_seq.0)) }
             td.num data-l="last" { (count(stream.last_seq.0)) }
             td.num.opt { (count(stream.bytes)) }

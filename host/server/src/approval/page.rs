@@ -1,24 +1,40 @@
-//! The page on which a person decides: plain HTML, no scripts, nothing from elsewhere.
+//! The page on which a person decides who has a link and nothing else: the page's own look, without script, without another address.
 //!
-//! What stands on it comes from sagas and from whoever made the link, so every text is escaped; the policy of the page
-//! allows nothing but its own style and its own forms.
+//! What stands on it comes from sagas and from whoever made the link: its templates escape, and mark what can't be seen. Its policy takes
+//! its own style and its own form.
 
-use std::fmt::{self, Display};
+use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use sha2::{Digest, Sha256};
+use waybill_api::instant::Instant;
+use waybill_page::Markup;
+use waybill_page::assets::STYLE;
+use waybill_page::frame::{Frame, Place, Verdict, Who};
+use waybill_page::time::AsOf;
+use waybill_page::views::{self, Ask, Asking, Decided};
 
 use super::token::Decision;
+use crate::app::App;
+use crate::caller::now;
 use crate::json::approvals::ApprovalOut;
 use crate::problem::Problem;
+use crate::ui::Environment;
 
-/// Nothing is loaded, framed or sent to others.
-const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:2rem auto;padding:0 1rem}\
-    dt{font-weight:600}dd{margin:0 0 .5rem}pre{overflow:auto;padding:.5rem;border:1px solid}\
-    form{margin:1rem 0}input{width:100%;box-sizing:border-box}button{margin-top:.5rem;padding:.4rem 1rem}";
+/// Nothing is loaded, framed or sent to others; the style is the one that stands in the page.
+static POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
+    let hash = STANDARD.encode(Sha256::digest(STYLE.text));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    );
+    HeaderValue::from_str(&policy).ok()
+});
+/// The same without any style.
+const BARE: &str = "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Marks an answer whose problem is shown as a page.
 #[derive(Clone, Copy)]
@@ -34,87 +50,69 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     names("text/html") && !names("application/json")
 }
 
-/// What would be decided, with a form for each decision. The token of either belongs to the same wait and person.
-pub(crate) fn ask(approval: &ApprovalOut, tokens: [(Decision, &str); 2]) -> Response {
-    let title = format!("{} step {} of saga {}?", verb(approval.decision), approval.step, approval.saga);
-    let mut rows = String::new();
-    let mut row = |name: &str, value: &dyn Display| {
-        rows.push_str(&format!("<dt>{name}</dt><dd>{}</dd>", Escaped(&value.to_string())));
+/// What would be decided. The tokens are of the link, and of the other decision of the same wait and person.
+pub(crate) fn ask(app: &App, approval: &ApprovalOut, until: Option<Instant>, (token, other): (&str, &str)) -> Response {
+    let approves = approval.decision == Decision::Approve;
+    let (approve, reject) = if approves { (token, other) } else { (other, token) };
+    let asking = Asking {
+        ask: Ask {
+            tenant: approval.tenant.clone(),
+            saga: approval.saga.clone(),
+            root: approval.saga.clone(),
+            definition: approval.definition.clone(),
+            version: approval.version,
+            step: approval.step.clone(),
+            since: Some(approval.since),
+            until,
+            input: approval.input.as_ref().map(|input| input.get().to_owned()),
+        },
+        by: approval.by.clone(),
+        expires_at: approval.expires_at,
+        approves,
+        approve: approve.to_owned(),
+        reject: reject.to_owned(),
     };
-    row("Saga", &approval.saga);
-    row("Definition", &format!("{} v{}", approval.definition, approval.version));
-    row("Step", &approval.step);
-    row("Waits since", &approval.since.0);
-    row("You decide as", &approval.by);
-    row("This link ends", &approval.expires_at.0);
-    let input =
-        approval.input.as_ref().map_or_else(String::new, |input| format!("<pre>{}</pre>", Escaped(input.get())));
-    let forms = tokens.map(|(decision, token)| {
-        let verb = verb(decision);
-        format!(
-            "<form method=\"post\" action=\"{}\"><label>Reason <input name=\"reason\" maxlength=\"1000\" \
-             autocomplete=\"off\"></label><button>{verb}</button></form>",
-            Escaped(token)
-        )
-    });
-    page(StatusCode::OK, &title, &format!("<dl>{rows}</dl>{input}{}", forms.concat()))
+    let as_of = AsOf(now());
+    page(environment(app), StatusCode::OK, "Approval", as_of, &views::ask(&asking, as_of))
 }
 
-pub(crate) fn decided(decision: Decision, saga: &str, step: &str) -> Response {
-    let word = match decision {
-        Decision::Approve => "Approved: the saga goes on.",
-        Decision::Reject => "Rejected: the saga undoes what was done.",
+pub(crate) fn decided(app: &App, decision: Decision, saga: &str, step: &str) -> Response {
+    let decided = match decision {
+        Decision::Approve => Decided::Approved,
+        Decision::Reject => Decided::Rejected,
     };
-    page(StatusCode::OK, &format!("Step {step} of saga {saga}"), &format!("<p>{word}</p>"))
+    page(environment(app), StatusCode::OK, "Approval", AsOf(now()), &views::decided(decided, saga, step))
 }
 
 /// Why nothing was decided.
 pub(crate) fn refused(problem: &Problem, request_id: &str) -> Response {
-    let (detail, fix) = (Escaped(&problem.detail), Escaped(problem.code.fix()));
-    let small = format!("{}, request {request_id}", problem.code);
-    let body = format!("<p>{detail}</p><p>{fix}</p><p><small>{}</small></p>", Escaped(&small));
-    page(problem.status(), problem.code.title(), &body)
+    let body =
+        views::undecided(problem.code.title(), problem.code.as_str(), &problem.detail, problem.code.fix(), request_id);
+    page(Environment::default(), problem.status(), problem.code.title(), AsOf(now()), &body)
 }
 
-fn verb(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Approve => "Approve",
-        Decision::Reject => "Reject",
-    }
+fn environment(app: &App) -> Environment {
+    app.ui.as_ref().map(|ui| ui.environment.clone()).unwrap_or_default()
 }
 
-/// A page; the title is escaped here, the body is HTML.
-fn page(status: StatusCode, title: &str, body: &str) -> Response {
-    let title = Escaped(title);
-    let text = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><meta name=\"robots\" content=\"noindex\"><title>{title}</title>\
-         <style>{STYLE}</style></head><body><main><h1>{title}</h1>{body}</main></body></html>\n"
-    );
-    let mut response = Response::new(Body::from(text));
+fn page(environment: Environment, status: StatusCode, title: &str, as_of: AsOf, body: &Markup) -> Response {
+    let frame = Frame {
+        place: Place::None,
+        as_of,
+        version: String::new(),
+        environment,
+        who: Who::Nobody,
+        verdict: Verdict::Unknown,
+        tenants: Vec::new(),
+    };
+    let mut response = Response::new(Body::from(frame.alone(title, body)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone().unwrap_or(HeaderValue::from_static(BARE)));
     // The address is the credential. Not `no-referrer`: browsers would then send the form without its origin.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
-}
-
-/// A text in which nothing is HTML.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            '\'' => f.write_str("&#39;"),
-            c => write!(f, "{c}"),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -122,8 +120,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_not_html() {
-        assert_eq!(Escaped("<a href=\"x\">'&'").to_string(), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;");
+    fn the_policy_takes_the_style_that_stands_in_the_page_and_no_other() {
+        let policy = POLICY.clone().unwrap();
+        assert!(policy.to_str().unwrap().contains("style-src 'sha256-"), "{policy:?}");
+        let page = refused(&Problem::invalid("<b>no</b>"), "r-1");
+        assert_eq!(page.headers()[header::CONTENT_SECURITY_POLICY], policy);
     }
 
     #[test]

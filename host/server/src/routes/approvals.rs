@@ -30,7 +30,7 @@ use crate::openapi::Problems;
 use crate::problem::Problem;
 
 /// What `wait:approval` is called in `waiting_for`.
-const APPROVAL: &str = "approval";
+pub(crate) const APPROVAL: &str = "approval";
 
 type Answer = Result<Response, Problem>;
 
@@ -145,9 +145,10 @@ async fn shown(app: &App, caller: &Caller, token: &str, as_page: bool) -> Answer
         input: step.input.clone(),
     };
     let answer = if as_page {
+        let until = step.until;
         let decision = claims.decision.other();
         let other = configured(app)?.token(&Claims { decision, ..claims }).map_err(Problem::internal)?;
-        page::ask(&shown, [(shown.decision, token), (decision, &other)])
+        page::ask(app, &shown, until, (token, &other))
     } else {
         ok(&shown)?
     };
@@ -172,7 +173,7 @@ async fn decided(app: &App, caller: &Caller, token: &str, request: Request, as_p
     };
     let done = service(app)?.act(&claims.tenant, &claims.saga, act, by).await?;
     if as_page {
-        return Ok(page::decided(claims.decision, claims.saga.as_str(), &claims.step));
+        return Ok(page::decided(app, claims.decision, claims.saga.as_str(), &claims.step));
     }
     ok(&SagaActed::from(done))
 }
@@ -197,6 +198,11 @@ fn read(app: &App, token: &str) -> Result<Claims, Problem> {
     Ok(claims)
 }
 
+/// Whether a step waits for a person.
+pub(crate) fn is_asking(step: &StepView) -> bool {
+    step.waiting_for.as_deref() == Some(APPROVAL)
+}
+
 /// The saga with this id in a tree.
 fn node<'a>(root: Option<&'a SagaNodeView>, id: &str) -> Option<&'a SagaNodeView> {
     let mut open = Vec::from_iter(root);
@@ -211,8 +217,7 @@ fn node<'a>(root: Option<&'a SagaNodeView>, id: &str) -> Option<&'a SagaNodeView
 
 /// The step that waits for a person, and since when: the named one, or the only one.
 fn waiting<'a>(node: &'a SagaNodeView, name: Option<&str>) -> Result<(&'a StepView, UnixMillis), SagaError> {
-    let since =
-        |step: &StepView| step.since.filter(|_| step.waiting_for.as_deref() == Some(APPROVAL)).map(|since| since.0);
+    let since = |step: &StepView| step.since.filter(|_| is_asking(step)).map(|since| since.0);
     let id = node.id.to_string();
     if let Some(name) = name {
         let step = node.steps.iter().find(|step| &*step.name == name);

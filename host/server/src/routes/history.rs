@@ -7,6 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use waybill_api::history::{ChangeView, Changed, ChangesAsked, HistoryView};
 use waybill_core::history::Measure;
+use waybill_core::time::UnixMillis;
 
 use super::ok;
 use super::query::{instant_of, page, query};
@@ -63,12 +64,22 @@ fn no_series(name: &str) -> Problem {
 pub(crate) async fn changes(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: ChangesQuery = query(&uri)?;
     let since = instant_of(asked.since.as_deref(), "since")?;
-    let asked = ChangesAsked { since, limit: page(asked.limit)?, tenants: caller.tenants(None)? };
+    ok(&shown(&app, &caller, since, page(asked.limit)?).await?)
+}
+
+/// The changes as a caller may see them.
+pub(crate) async fn shown(
+    app: &App,
+    caller: &Caller,
+    since: Option<UnixMillis>,
+    limit: usize,
+) -> Result<Changed, Problem> {
+    let asked = ChangesAsked { since, limit, tenants: caller.tenants(None)? };
     let mut found = app.service.changes(&asked).await?;
     if !caller.sees_all() {
         found.items.iter_mut().filter(|change| change.tenant.is_none()).for_each(brief);
     }
-    ok(&found)
+    Ok(found)
 }
 
 /// Without what may name the peers of others, and who works for them.

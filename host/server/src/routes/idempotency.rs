@@ -14,6 +14,7 @@ use waybill_api::idempotency::{
 };
 use waybill_api::list::List;
 use waybill_core::idempotency::{Answer, Begun, EntryFilter, EntryKey};
+use waybill_core::ids::Tenant;
 use waybill_core::port::idempotency::Hold;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::service::ServiceError;
@@ -165,20 +166,28 @@ pub(crate) enum ShownKeys {
 pub(crate) async fn show(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let asked: IdempotencyQuery = query(&uri)?;
     if let Some(text) = &asked.key {
-        let of = entry_key(&caller, asked.tenant.as_deref(), text)?;
-        let found = app.idempotency.entry(&of).await;
-        let found = found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), &of.tenant))?;
-        // A result is an answer to who begins keys, rows of a transaction for instance: not for every viewer.
-        let is_theirs = [Permission::Send, Permission::Operate].into_iter().any(|needed| caller.0.may(needed));
-        return ok(&ShownKeys::Key(if is_theirs { found } else { found.brief() }));
+        return ok(&ShownKeys::Key(shown(&app, &caller, asked.tenant.as_deref(), text).await?));
     }
     let limit = page(asked.limit)?;
-    let filter = EntryFilter::parse(&asked.filter, now()).map_err(ServiceError::Filter)?;
-    let named = filter.tenant.as_ref().and_then(|glob| glob.exact());
-    let tenant = caller.confined(asked.tenant.as_deref(), named)?;
+    let tenant = confined(&caller, asked.tenant.as_deref(), &asked.filter)?;
     let cursors = Cursors::of("idempotency", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.idempotency.entries(tenant.as_ref(), &asked.filter, inner.as_deref(), limit).await?;
     let items = found.items.into_iter().map(KeyView::brief).collect();
     ok(&ShownKeys::Page(List { next_cursor: cursors.write(found.next_cursor), ..List::whole(items) }))
+}
+
+/// A key as a caller may see it.
+pub(crate) async fn shown(app: &App, caller: &Caller, named: Option<&str>, text: &str) -> Result<KeyView, Problem> {
+    let of = entry_key(caller, named, text)?;
+    let found = app.idempotency.entry(&of).await.map_err(|error| caller.missed(error, named, &of.tenant))?;
+    // A result is an answer to who begins keys, rows of a transaction for instance: not for every viewer.
+    let is_theirs = [Permission::Send, Permission::Operate].into_iter().any(|needed| caller.0.may(needed));
+    Ok(if is_theirs { found } else { found.brief() })
+}
+
+/// The tenant that a list of keys is confined to; none = all.
+pub(crate) fn confined(caller: &Caller, named: Option<&str>, filter: &str) -> Result<Option<Tenant>, Problem> {
+    let read = EntryFilter::parse(filter, now()).map_err(ServiceError::Filter)?;
+    caller.confined(named, read.tenant.as_ref().and_then(|glob| glob.exact()))
 }

@@ -20,7 +20,7 @@ use crate::openapi::Problems;
 use crate::problem::Problem;
 
 /// The inbox of this host.
-pub(super) fn service(app: &App) -> Result<&Arc<dyn InboundService>, Problem> {
+pub(crate) fn service(app: &App) -> Result<&Arc<dyn InboundService>, Problem> {
     let none = "this host has no [source.NAME] and so no inbox: ask one that has";
     app.inbound.as_ref().ok_or_else(|| Problem::new(Code::PROVIDER_UNAVAILABLE, none))
 }
@@ -74,16 +74,27 @@ pub(crate) async fn show(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let asked: TenantQuery = query(&uri)?;
+    ok(&known(&app, &caller, asked.tenant.as_deref(), &consumer, &id).await?)
+}
+
+/// What is known of a message at a consumer, as far as a caller may see it.
+pub(crate) async fn known(
+    app: &App,
+    caller: &Caller,
+    named: Option<&str>,
+    consumer: &str,
+    id: &str,
+) -> Result<InboxStatusView, Problem> {
     // Without one, who may see all isn't asked whose it is: consumer and id name it.
-    let tenant = match (&asked.tenant, caller.sees_all()) {
+    let tenant = match (named, caller.sees_all()) {
         (None, true) => None,
-        (named, _) => Some(caller.tenant_of(named.as_deref(), Missing::InboxMessage, &id)?),
+        (named, _) => Some(caller.tenant_of(named, Missing::InboxMessage, id)?),
     };
-    let consumer = ConsumerName::new(&consumer).map_err(|error| Problem::from(error).at("consumer"))?;
-    let id = InboundId::new(&id).map_err(|error| Problem::from(error).at("id"))?;
-    let found = service(&app)?.status_of(tenant.as_ref(), &consumer, &id).await;
-    ok(&match &tenant {
-        Some(tenant) => found.map_err(|error| caller.missed(error, asked.tenant.as_deref(), tenant))?,
-        None => found?,
-    })
+    let consumer = ConsumerName::new(consumer).map_err(|error| Problem::from(error).at("consumer"))?;
+    let id = InboundId::new(id).map_err(|error| Problem::from(error).at("id"))?;
+    let found = service(app)?.status_of(tenant.as_ref(), &consumer, &id).await;
+    match &tenant {
+        Some(tenant) => found.map_err(|error| caller.missed(error, named, tenant)),
+        None => found.map_err(Problem::from),
+    }
 }

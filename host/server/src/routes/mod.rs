@@ -1,11 +1,11 @@
 //! The routes, one file a family. Each handler decodes, asks the service, and encodes; it decides nothing else.
 
-mod approvals;
+pub(crate) mod approvals;
 mod configuration;
 mod dead_letters;
-mod history;
-mod idempotency;
-mod inbox;
+pub(crate) mod history;
+pub(crate) mod idempotency;
+pub(crate) mod inbox;
 mod messages;
 mod operations;
 pub(crate) mod outbox;
@@ -17,7 +17,7 @@ mod requested_message;
 mod saga_acts;
 mod saga_definitions;
 pub(crate) mod sagas;
-mod sources;
+pub(crate) mod sources;
 mod stream_stats;
 pub(crate) mod streams;
 mod subscribe;

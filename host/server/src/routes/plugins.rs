@@ -184,11 +184,15 @@ pub(crate) async fn log(
         return Err(Problem::invalid(format!("limit is {limit}: take 1 to {PAGE_MAX}")).at("limit"));
     }
     let wait = workers::within(asked.wait_ms, LOG_WAIT_MAX)?;
-    let plugins = plugins(&app, &name)?;
     let (place, wait) = workers::waiting(&app, &caller, wait);
-    let lines = plugins.log(&name, PluginLogAsked { after: asked.after, limit, wait }).await.map_err(refused)?;
+    let lines = lines(&app, &name, PluginLogAsked { after: asked.after, limit, wait }).await?;
     drop(place);
     ok(&lines)
+}
+
+/// Lines of a plugin's log.
+pub(crate) async fn lines(app: &App, name: &str, asked: PluginLogAsked) -> Result<PluginLog, Problem> {
+    plugins(app, name)?.log(name, asked).await.map_err(refused)
 }
 
 fn plugins<'a>(app: &'a App, transport: &str) -> Result<&'a Arc<dyn PluginService>, Problem> {

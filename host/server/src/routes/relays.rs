@@ -65,9 +65,14 @@ pub(crate) async fn show(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let RelayDetail { view, mut behind } = service(&app)?.relay(&relay(&name)?).await?;
-    behind.retain(|place| may_see(&caller, &place.stream));
-    ok(&RelayDetailView::new(seen(&caller, view), behind))
+    ok(&one(&app, &caller, &name).await?)
+}
+
+/// A relay as a caller may see it.
+pub(crate) async fn one(app: &App, caller: &Caller, name: &str) -> Result<RelayDetailView, Problem> {
+    let RelayDetail { view, mut behind } = service(app)?.relay(&relay(name)?).await?;
+    behind.retain(|place| may_see(caller, &place.stream));
+    Ok(RelayDetailView::new(seen(caller, view), behind))
 }
 
 /// List what a relay never had
@@ -92,6 +97,17 @@ pub(crate) async fn overtaken(
     let found = service(&app)?.overtaken(&relay, tenant.as_ref(), inner.as_deref(), limit).await?;
     let next_cursor = cursors.write(found.next_cursor);
     ok(&List { next_cursor, ..List::whole(found.items.into_iter().map(Overtaken::from).collect()) })
+}
+
+/// The first ranges that a relay never had, of these tenants.
+pub(crate) async fn first_overtaken(
+    app: &App,
+    name: &str,
+    tenant: Option<&Tenant>,
+    limit: usize,
+) -> Result<Vec<Overtaken>, Problem> {
+    let found = service(app)?.overtaken(&relay(name)?, tenant, None, limit).await?;
+    Ok(found.items.into_iter().map(Overtaken::from).collect())
 }
 
 /// Whether a caller may see something of a stream.

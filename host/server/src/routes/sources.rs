@@ -27,7 +27,12 @@ use crate::problem::Problem;
     responses((status = 200, description = "The configured sources.", body = List<SourceView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
 pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let mut shown = service(&app)?.sources().await;
+    ok(&List::whole(shown(&app, &caller).await?))
+}
+
+/// The sources as a caller may see them.
+pub(crate) async fn shown(app: &App, caller: &Caller) -> Result<Vec<SourceView>, Problem> {
+    let mut shown = service(app)?.sources().await;
     if !caller.sees_all() {
         for source in &mut shown {
             source.tenants.retain(|tenant| caller.sees(Some(tenant)));
@@ -36,7 +41,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
         }
         shown.retain(|source| !source.tenants.is_empty());
     }
-    ok(&List::whole(shown))
+    Ok(shown)
 }
 
 /// Pull no more from a source

@@ -47,7 +47,7 @@ pub(crate) fn named(field: &str, text: &str) -> Result<StreamName, Problem> {
 }
 
 /// A stream that the caller may read. One of another tenant doesn't exist for it.
-fn readable(caller: &Caller, name: &str, tenant: Option<&str>) -> Result<StreamKey, Problem> {
+pub(crate) fn readable(caller: &Caller, name: &str, tenant: Option<&str>) -> Result<StreamKey, Problem> {
     let name = named("name", name)?;
     let tenant = caller.tenant_of(tenant, Missing::Stream, name.as_str())?;
     caller.0.admit(StreamRight::Read, &name)?;

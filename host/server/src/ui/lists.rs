@@ -1,18 +1,16 @@
-//! Lists: messages, dead letters, sagas, streams with relays, the audit trail.
+//! Lists: messages, dead letters, sagas, the audit trail.
 
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaView;
-use waybill_api::streams::StreamView;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::{ListOrder, Page};
-use waybill_core::streams::access::StreamRight;
 use waybill_page::Markup;
 use waybill_page::address;
 use waybill_page::frame::Place;
-use waybill_page::views::{self, Asked, DeadLetters, Messages, Rows, Sagas, Streams, Trail};
+use waybill_page::views::{self, Asked, DeadLetters, Messages, Rows, Sagas, Trail};
 
 use super::visit::{View, Visit};
 use crate::app::App;
@@ -21,38 +19,39 @@ use crate::caller::now;
 use crate::limits::PAGE_ROWS;
 use crate::problem::Problem;
 use crate::routes::query::{AuditParameters, Cursors, query};
-use crate::routes::{relays, sagas as saga_routes, streams as stream_routes};
-use crate::subscribe::selector;
+use crate::routes::sagas as saga_routes;
 
 /// What the address of a list says.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct ListAsked {
-    tenant: Option<String>,
-    filter: String,
+pub(super) struct ListAsked {
+    pub tenant: Option<String>,
+    pub filter: String,
     /// Of messages: `state` = what waits first.
-    sort: String,
+    pub sort: String,
     /// Cursor of the page before.
-    after: Option<String>,
+    pub after: Option<String>,
 }
 
 impl ListAsked {
-    fn asked(&self, visit: &Visit, scope: Option<&Tenant>) -> Asked {
+    pub fn asked(&self, visit: &Visit, scope: Option<&Tenant>) -> Asked {
         Asked {
             filter: self.filter.clone(),
             tenant: visit.tenant_named(scope, self.tenant.as_deref()),
+            sort: self.sort.clone(),
             is_further: self.after.is_some(),
         }
     }
 
     /// What the list was asked for where its tenant can't be told.
-    fn unscoped(&self) -> Asked {
-        Asked { filter: self.filter.clone(), tenant: String::new(), is_further: self.after.is_some() }
+    pub fn unscoped(&self) -> Asked {
+        let (filter, sort) = (self.filter.clone(), self.sort.clone());
+        Asked { filter, tenant: String::new(), sort, is_further: self.after.is_some() }
     }
 }
 
 /// A page of a list, with the address of the next one.
-fn rows<T>(path: &str, list: &ListAsked, asked: &Asked, cursors: &Cursors<'_>, found: Page<T>) -> Rows<T> {
+pub(super) fn rows<T>(path: &str, list: &ListAsked, asked: &Asked, cursors: &Cursors<'_>, found: Page<T>) -> Rows<T> {
     let next = cursors.write(found.next_cursor);
     let older = next.map(|after| {
         let query = [("tenant", &*asked.tenant), ("filter", &*list.filter), ("sort", &*list.sort), ("after", &*after)];
@@ -108,8 +107,17 @@ pub(super) async fn dead_letters(State(app): State<App>, visit: Visit) -> Respon
             let groups = app.service.dead_groups(scope.clone()?.as_ref(), &list.filter).await?;
             Ok::<_, Problem>((groups.value, groups.since.map(Instant)))
         });
-        let groups = groups.await;
-        Ok::<Markup, Problem>(views::dead_letters(&DeadLetters { asked, groups, rows: found }, visit.as_of))
+        let (groups, changes) = tokio::join!(groups, visit.changes(&app));
+        let is_nothing = found.as_ref().is_ok_and(|rows| rows.items.is_empty() && rows.older.is_none());
+        let others = match is_nothing && !asked.filter.is_empty() {
+            true => {
+                visit.part(async { Ok::<_, Problem>(app.service.dead_groups(scope?.as_ref(), "").await?.value) }).await
+            }
+            false => Ok(Vec::new()),
+        };
+        let others = others.unwrap_or_default();
+        let shown = DeadLetters { asked, groups, rows: found, changes, others };
+        Ok::<Markup, Problem>(views::dead_letters(&shown, visit.as_of))
     };
     visit.show(&app, view, body).await
 }
@@ -143,55 +151,7 @@ pub(super) async fn sagas(State(app): State<App>, visit: Visit) -> Response {
     visit.show(&app, view, body).await
 }
 
-/// What the address of the streams says.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct StreamsAsked {
-    tenant: Option<String>,
-    prefix: String,
-    after: Option<String>,
-}
-
-/// Streams of a tenant, and all relays.
-pub(super) async fn streams(State(app): State<App>, visit: Visit) -> Response {
-    let view = View { place: Place::Streams, title: "Streams and relays", needs: Permission::Events };
-    let body = async {
-        let asked: StreamsAsked = query(&visit.uri)?;
-        let named = asked.tenant.as_deref().filter(|name| !name.is_empty());
-        let scope = visit.scope(named, "")?;
-        let tenant = match scope {
-            Some(tenant) => tenant,
-            None => visit.caller.own(named)?,
-        };
-        let found = visit.part(async {
-            let StreamsAsked { prefix, after, .. } = &asked;
-            selector::prefix(prefix)?;
-            let cursors = Cursors::of("streams", Some(tenant.as_str()), prefix);
-            let inner = cursors.read(after.as_deref())?;
-            let streams = stream_routes::service(&app)?;
-            let found = streams.streams(&tenant, prefix, inner.as_deref(), PAGE_ROWS).await?;
-            let may_read =
-                found.items.into_iter().filter(|found| visit.caller.0.has(StreamRight::Read, &found.stream.name));
-            let older = cursors.write(found.next_cursor).map(|after| {
-                let query = [("tenant", tenant.as_str()), ("prefix", &**prefix), ("after", &*after)];
-                address::with(address::STREAMS, &query)
-            });
-            Ok::<_, Problem>(Rows { items: may_read.map(StreamView::from).collect(), older })
-        });
-        let found = found.await;
-        let relays = visit.part_for(Permission::Read, relays::shown(&app, &visit.caller)).await;
-        let shown = Streams {
-            tenant: tenant.to_string(),
-            prefix: asked.prefix,
-            is_further: asked.after.is_some(),
-            relays,
-            streams: found,
-        };
-        Ok::<Markup, Problem>(views::streams(&shown))
-    };
-    visit.show(&app, view, body).await
-}
-
+/// Who did what.
 pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Audit, title: "Audit", needs: Permission::Operate };
     let body = async {

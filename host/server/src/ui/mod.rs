@@ -8,14 +8,22 @@
 //! | `sign_in` | the form, and the way out |
 //! | `visit` | a request of the page: who looks, parts that fail, how it is answered |
 //! | `live` | what changes while a view is open |
-//! | `lists`, `ones`, `overview`, `system` | the views |
+//! | `overview`, `lists`, `ones`, `inbox`, `keys`, `approvals`, `streams`, `plugins`, `system`, `help` | the views |
+//! | `save` | lists as files |
 
+mod approvals;
+mod help;
+mod inbox;
+mod keys;
 mod lists;
 mod live;
 mod ones;
 mod overview;
+mod plugins;
+mod save;
 mod sessions;
 mod sign_in;
+mod streams;
 mod system;
 mod visit;
 
@@ -40,11 +48,12 @@ pub(crate) use visit::{Written, bare};
 pub use waybill_page::environment::{BasePath, Colour, Environment, TraceUrl};
 
 const ASSET: &str = "/ui/assets/{name}";
+const HELP: &str = "/ui/help/{code}";
 /// Whatever else is below the page's address: it isn't there.
 const REST: &str = "/ui/{*rest}";
 
 /// Every route of the page. All are open at the edge: what a view needs is asked where it is made, so that it can be said on the page.
-pub(crate) const ROUTES: [(&str, Method); 19] = [
+pub(crate) const ROUTES: [(&str, Method); 27] = [
     (address::OVERVIEW, Method::GET),
     (address::MESSAGES, Method::GET),
     (address::MESSAGE, Method::GET),
@@ -52,8 +61,16 @@ pub(crate) const ROUTES: [(&str, Method); 19] = [
     (address::SAGAS, Method::GET),
     (address::SAGA, Method::GET),
     (address::BLOCKED, Method::GET),
+    (address::INBOX, Method::GET),
+    (address::IDEMPOTENCY, Method::GET),
+    (address::APPROVALS, Method::GET),
     (address::STREAMS, Method::GET),
+    (address::STREAM, Method::GET),
+    (address::RELAY, Method::GET),
     (address::PLUGINS, Method::GET),
+    (address::PLUGIN, Method::GET),
+    (address::SAVE, Method::GET),
+    (HELP, Method::GET),
     (address::AUDIT, Method::GET),
     (address::CONFIGURATION, Method::GET),
     (address::FIND, Method::GET),
@@ -76,8 +93,16 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route(address::SAGAS, get(lists::sagas))
         .route(address::SAGA, get(ones::saga))
         .route(address::BLOCKED, get(system::blocked))
-        .route(address::STREAMS, get(lists::streams))
-        .route(address::PLUGINS, get(system::plugins))
+        .route(address::INBOX, get(inbox::inbox))
+        .route(address::IDEMPOTENCY, get(keys::keys))
+        .route(address::APPROVALS, get(approvals::approvals))
+        .route(address::STREAMS, get(streams::streams))
+        .route(address::STREAM, get(streams::stream))
+        .route(address::RELAY, get(streams::relay))
+        .route(address::PLUGINS, get(plugins::plugins))
+        .route(address::PLUGIN, get(plugins::plugin))
+        .route(address::SAVE, get(save::save))
+        .route(HELP, get(help::help))
         .route(address::AUDIT, get(lists::audit))
         .route(address::CONFIGURATION, get(system::configuration))
         .route(address::FIND, get(ones::find))

@@ -1,4 +1,4 @@
-//! What holds messages back, plugins, the configuration.
+//! What holds messages back, the configuration.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -7,46 +7,42 @@ use waybill_api::configuration::ReloadRefused;
 use waybill_core::code::Code;
 use waybill_page::Markup;
 use waybill_page::frame::Place;
-use waybill_page::views::{self, Asked, Compared};
+use waybill_page::views::{self, Blocked, Compared, Configuration};
 
 use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::problem::Problem;
+use crate::routes::outbox;
 use crate::routes::query::query;
-use crate::routes::{outbox, plugins as plugin_routes};
 
-/// What the address of a view of a tenant says.
+/// What the address of what is held says.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct TenantAsked {
+struct BlockedAsked {
     tenant: Option<String>,
+    /// Only what is held like this.
+    kind: String,
 }
 
 /// What holds messages back, the longest held first.
 pub(super) async fn blocked(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Blocked, title: "Blocked", needs: Permission::Read };
     let body = async {
-        let asked: TenantAsked = query(&visit.uri)?;
+        let asked: BlockedAsked = query(&visit.uri)?;
         let scope = visit.scope(asked.tenant.as_deref(), "")?;
-        let rows = visit.part(outbox::holds(&app, &visit.caller, scope.as_ref())).await;
+        let (rows, history, changes) = tokio::join!(
+            visit.part(outbox::holds(&app, &visit.caller, scope.as_ref())),
+            visit.hour(&app),
+            visit.changes(&app),
+        );
         let rows = rows.map(|mut rows| {
             rows.sort_by_key(|hold| hold.since);
             rows
         });
         let tenant = visit.tenant_named(scope.as_ref(), asked.tenant.as_deref());
-        Ok::<Markup, Problem>(views::blocked(&Asked { tenant, ..Asked::default() }, &rows, visit.as_of))
-    };
-    visit.show(&app, view, body).await
-}
-
-/// The plugins with their generations.
-pub(super) async fn plugins(State(app): State<App>, visit: Visit) -> Response {
-    let view = View { place: Place::Plugins, title: "Plugins", needs: Permission::Read };
-    let body = async {
-        let _: TenantAsked = query(&visit.uri)?;
-        let shown = visit.part(async { Ok::<_, Problem>(plugin_routes::shown(&app, &visit.caller).await) }).await;
-        Ok::<Markup, Problem>(views::plugins(&shown, visit.as_of))
+        let shown = Blocked { tenant, kind: asked.kind, rows, history, changes };
+        Ok::<Markup, Problem>(views::blocked(&shown, visit.as_of))
     };
     visit.show(&app, view, body).await
 }
@@ -56,9 +52,11 @@ pub(super) async fn plugins(State(app): State<App>, visit: Visit) -> Response {
 #[serde(deny_unknown_fields, default)]
 struct ConfigurationAsked {
     compare: String,
+    /// Only settings of this section.
+    section: String,
 }
 
-/// What differs between the configuration in force and its file.
+/// What is in effect, and what differs from the file.
 pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Configuration, title: "Configuration", needs: Permission::Manage };
     let body = async {
@@ -73,7 +71,12 @@ pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Respo
                 Compared::Now(Box::new(part))
             }
         };
-        Ok::<Markup, Problem>(views::configuration(&compared))
+        let settings = match &app.configuration {
+            None => None,
+            Some(configuration) => Some(visit.part(async { Ok::<_, Problem>(configuration.settings().await) }).await),
+        };
+        let shown = Configuration { compared, settings, section: asked.section };
+        Ok::<Markup, Problem>(views::configuration(&shown))
     };
     visit.show(&app, view, body).await
 }

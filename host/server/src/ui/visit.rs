@@ -6,6 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{Method, StatusCode, Uri};
+use waybill_api::history::{Changed, HistoryView};
 use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
@@ -23,17 +24,20 @@ use crate::app::App;
 use crate::auth::{Permission, Tenants};
 use crate::caller::{Caller, now};
 use crate::edge::{self, RequestId};
-use crate::limits::{PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
+use crate::limits::{PAGE_CHANGES, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
 use crate::problem::Problem;
-use crate::routes::system;
+use crate::routes::{history, system};
 
 /// Views of one tenant or another.
-const LISTS: [&str; 7] = [
+const LISTS: [&str; 10] = [
     address::OVERVIEW,
     address::MESSAGES,
     address::DEAD_LETTERS,
     address::SAGAS,
     address::BLOCKED,
+    address::INBOX,
+    address::IDEMPOTENCY,
+    address::APPROVALS,
     address::STREAMS,
     address::AUDIT,
 ];
@@ -104,6 +108,16 @@ impl Visit {
             Ok(()) => self.part(asked).await,
             Err(problem) => Err(fault(&problem, &self.request_id)),
         }
+    }
+
+    /// The last hour, for who may see what all tenants have; none for others, and where it can't be told.
+    pub async fn hour(&self, app: &App) -> Option<HistoryView> {
+        self.part_for(Permission::Metrics, app.service.history(None)).await.ok()
+    }
+
+    /// What changed lately, as far as the caller may see it.
+    pub async fn changes(&self, app: &App) -> Part<Changed> {
+        self.part(history::shown(app, &self.caller, None, PAGE_CHANGES)).await
     }
 
     /// The tenants of the caller's token, if it names several.

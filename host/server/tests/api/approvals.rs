@@ -173,13 +173,15 @@ fn form(token: &str, body: &'static str) -> Request<axum::body::Body> {
 }
 
 #[tokio::test]
-async fn a_browser_gets_a_page_with_two_forms() {
+async fn a_browser_gets_a_page_with_two_buttons() {
     let api = waiting().await;
     let page = api.send(with(get(&address(&link())), "accept", BROWSER)).await;
     assert_eq!((page.status.as_u16(), page.header("content-type")), (200, "text/html; charset=utf-8"));
     assert!(page.header("content-security-policy").starts_with("default-src 'none'"));
     assert_eq!(page.header("referrer-policy"), "same-origin");
-    assert_eq!(page.text.matches("<form method=\"post\"").count(), 2);
+    assert!(page.header("content-security-policy").contains("style-src 'sha256-"), "no other address is needed");
+    assert_eq!(page.text.matches("<form method=\"post\"").count(), 1);
+    assert!(page.text.contains("<button disabled hidden>"), "Enter decides nothing");
     assert!(page.text.contains("&lt;b&gt;Ann") && !page.text.contains("<b>"), "{}", page.text);
     let saga = api.host.saga("acme", "order-18").await;
     assert_eq!(saga.waiting_for.as_deref(), Some("approval"), "looking decides nothing");
@@ -197,7 +199,7 @@ async fn a_browser_gets_a_page_with_two_forms() {
         assert!(decided.text.contains("checked with Änn"), "{}", decided.text);
     }
     let reject = signed(|claims| claims.decision = Decision::Reject);
-    assert!(page.text.contains(&format!("action=\"{reject}\"")), "the other form");
+    assert!(page.text.contains(&format!("formaction=\"{reject}\"")), "the other button");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded, SettingChange};
+use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded, SettingChange, SettingView};
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
@@ -25,6 +25,19 @@ impl ConfigurationService for FixedConfiguration {
         let change =
             SettingChange { key: "outbox.batch".into(), from: Some(json!(50)), to: None, effect: Effect::Restart };
         Ok(Reloaded { applied: apply, changes: vec![change], added: vec!["two".into()], ..Reloaded::default() })
+    }
+
+    async fn settings(&self) -> Vec<SettingView> {
+        [
+            ("outbox.batch", json!(50), Effect::Now),
+            ("server.listen", json!("127.0.0.1:7070"), Effect::Restart),
+            ("transport.http.allow", json!(["<script>.example", "\u{202e}"]), Effect::Now),
+            ("route[0].match", json!("bus:**"), Effect::Now),
+            ("route[0].transport", json!("http"), Effect::Now),
+            ("route[1].transport", json!("bus"), Effect::Now),
+        ]
+        .map(|(key, value, effect)| SettingView { key: key.into(), value, origin: "waybill.toml:3:1".into(), effect })
+        .into()
     }
 }
 

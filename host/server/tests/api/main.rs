@@ -32,6 +32,7 @@ mod openapi_rules;
 mod operations;
 mod page;
 mod page_live;
+mod page_views;
 mod plugins;
 mod quarantine;
 mod relays;

@@ -17,15 +17,24 @@ use waybill_testkit::memory_host::message;
 
 use crate::support::{Answer, Api, full_message, get, host, of, parts, send, token, with};
 
-/// Every view that needs no id.
-const VIEWS: [&str; 10] = [
+/// Views that every host of these tests has.
+const VIEWS: [&str; 20] = [
     "/ui",
     "/ui/messages",
     "/ui/dead-letters",
     "/ui/sagas",
     "/ui/blocked",
+    "/ui/inbox",
+    "/ui/inbox?consumer=ship&id=waits",
+    "/ui/idempotency",
+    "/ui/approvals",
     "/ui/streams",
+    "/ui/stream?name=task",
+    "/ui/relay?name=bus",
     "/ui/plugins",
+    "/ui/plugin?name=bus",
+    "/ui/plugin?name=bus&show=log",
+    "/ui/help/OUTBOX.BUSY",
     "/ui/audit",
     "/ui/configuration",
     "/ui/configuration?compare=now",
@@ -37,7 +46,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 
 /// What a page must not hold as it is, and what would be of another host.
 #[track_caller]
-fn is_clean(answer: &Answer, path: &str) {
+pub fn is_clean(answer: &Answer, path: &str) {
     let text = &answer.text;
     assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}: {text}");
     assert_eq!(answer.header("content-security-policy"), POLICY, "{path}");
@@ -49,7 +58,7 @@ fn is_clean(answer: &Answer, path: &str) {
 }
 
 /// A host with a message, a dead letter and a saga in every state that is hostile.
-async fn hostile() -> Api {
+pub async fn hostile() -> Api {
     let host = host().await;
     let error = Fault::new("HTTP.400", "<script>alert(1)</script> \u{202e}123");
     let mut dead = full_message("d-1");
@@ -209,7 +218,7 @@ pub async fn signed_in(router: &axum::Router, name: &str) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
-async fn with_tokens() -> Api {
+pub async fn with_tokens() -> Api {
     let tokens = vec![
         token("admin", &["*"], &[Role::Admin]),
         token("viewer", &["acme"], &[Role::Viewer]),

@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
-use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded};
+use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded, SettingView};
 use waybill_core::changes::{Change, ChangeKind};
 use waybill_core::code::Code;
 use waybill_core::port::changes::Changes as _;
@@ -268,6 +268,22 @@ impl ConfigurationService for Reloader {
             result
         });
         work.await.unwrap_or_else(|ended| Err(refused(Code::UNKNOWN_INTERNAL, ended.to_string(), true)))
+    }
+
+    async fn settings(&self) -> Vec<SettingView> {
+        let running = self.running.lock().await;
+        let mut settings: Vec<SettingView> = running.shown.iter().map(in_force).collect();
+        settings.sort_by(|one, other| one.key.cmp(&other.key));
+        settings
+    }
+}
+
+fn in_force(shown: &Shown) -> SettingView {
+    SettingView {
+        key: shown.path.clone(),
+        value: shown.value.clone(),
+        origin: shown.origin.to_string(),
+        effect: diff::effect(&shown.path, true),
     }
 }
 

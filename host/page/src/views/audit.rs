@@ -1,0 +1,64 @@
+//! The audit trail: who did what, refusals too.
+
+use maud::{Markup, html};
+use waybill_api::status::AuditView;
+
+use super::{Asked, Rows, Saved, option};
+use crate::address;
+use crate::frame::head;
+use crate::icon::Icon;
+use crate::parts::{Column, Part, fault, first_run, in_a_terminal, none_by_filter, table};
+use crate::text::{foreign, shortened};
+use crate::time::AsOf;
+
+/// Letters of a detail in a list.
+const DETAIL_LETTERS: usize = 300;
+
+/// The audit trail.
+#[derive(Clone, Debug)]
+pub struct Trail {
+    pub asked: Asked,
+    pub rows: Part<Rows<AuditView>>,
+}
+
+/// Who did what.
+pub fn audit(view: &Trail, as_of: AsOf) -> Markup {
+    let asked = &view.asked;
+    html! {
+        (head(&html! { "Audit" }, &html! { p { "What people and the host did, newest first. Events of messages and sagas come where their kind or an object is asked for." } }, None))
+        (asked.form(address::AUDIT, "actor=ann kind=Message* object=order-17 since=2026-12-01", as_of))
+        @match &view.rows {
+            Err(why) => { (fault("The audit trail", why)) }
+            Ok(rows) if rows.items.is_empty() && rows.older.is_none() && asked.filter.is_empty() && !asked.is_further => {
+                (first_run(Icon::Audit, "Nothing happened yet", "Acts of operators and of the host show here at once.", None))
+            }
+            Ok(rows) if rows.items.is_empty() => {
+                (none_by_filter("line", &asked.filter, address::AUDIT, rows.older.is_some()))
+                @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
+            }
+            Ok(rows) => {
+                (table("Audit", &AUDIT_COLUMNS, &audit_rows(&rows.items, as_of), Some(&asked.foot(Saved("audit"), rows.items.len(), rows.older.as_deref()))))
+            }
+        }
+        (in_a_terminal(&format!("waybill audit list{}{}", option("tenant", &asked.tenant), option("filter", &asked.filter))))
+    }
+}
+
+const AUDIT_COLUMNS: [Column; 5] =
+    [Column::Text("When"), Column::Text("What"), Column::Text("Who"), Column::Text("To what"), Column::Text("Detail")];
+
+fn audit_rows(rows: &[AuditView], as_of: AsOf) -> Markup {
+    html! { @for line in rows {
+        tr tabindex="-1" {
+            td.nw { (as_of.at(line.at)) }
+            th scope="row" { (foreign(&line.kind)) }
+            td data-l="by" { (foreign(&line.actor)) }
+            td.mono { (foreign(&shortened(&line.object, DETAIL_LETTERS))) @if let Some(tenant) = &line.tenant { span.sub { (foreign(tenant)) } } }
+            td.full.mono { (foreign(&detail(line))) }
+        }
+    } }
+}
+
+fn detail(line: &AuditView) -> String {
+    if line.detail.is_null() { String::new() } else { shortened(&line.detail.to_string(), DETAIL_LETTERS) }
+}
