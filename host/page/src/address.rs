@@ -24,6 +24,12 @@ pub const CONFIGURATION: &str = "/ui/configuration";
 pub const SAVE: &str = "/ui/save";
 /// Pages of error codes are below it.
 pub const HELP: &str = "/ui/help";
+/// An act before it is done.
+pub const PLAN: &str = "/ui/plan";
+/// What an act came to.
+pub const ANSWER: &str = "/ui/answer";
+pub const OPERATIONS: &str = "/ui/operations";
+pub const OPERATION: &str = "/ui/operation";
 pub const SIGN_IN: &str = "/ui/sign-in";
 pub const SIGN_OUT: &str = "/ui/sign-out";
 /// Where the numbers of an open view come from.

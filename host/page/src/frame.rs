@@ -23,6 +23,7 @@ pub enum Place {
     Approvals,
     Streams,
     Plugins,
+    Operations,
     Configuration,
     Audit,
     /// Elsewhere, as the form to sign in.
@@ -56,6 +57,7 @@ const NAVIGATION: [Group; 4] = [
         "Host",
         &[
             (Place::Plugins, address::PLUGINS, Icon::Plug, "Plugins"),
+            (Place::Operations, address::OPERATIONS, Icon::Operations, "Operations"),
             (Place::Configuration, address::CONFIGURATION, Icon::Gear, "Configuration"),
             (Place::Audit, address::AUDIT, Icon::Audit, "Audit"),
         ],

@@ -15,6 +15,7 @@ pub enum Icon {
     Key,
     Menu,
     Messages,
+    Operations,
     Plug,
     Relay,
     Block,
@@ -35,7 +36,7 @@ pub enum Icon {
 }
 
 /// All of them with their names in the page and how they are drawn.
-const DRAWN: [(Icon, &str, &str); 28] = [
+const DRAWN: [(Icon, &str, &str); 29] = [
     (Icon::Approval, "i-approve", r#"<path d="m1.5 8.5 3 3 5.500-7 M7.500 11l.5.5 6-7"/>"#),
     (Icon::Audit, "i-audit", r#"<path d="M4 2.5h8v11H4z M6 5.5h4 M6 8h4 M6 10.5h2"/>"#),
     (Icon::Clock, "i-clock", r#"<circle cx="8" cy="8" r="5.5"/><path d="M8 4.75V8l2.25 1.5"/>"#),
@@ -55,6 +56,7 @@ const DRAWN: [(Icon, &str, &str); 28] = [
     (Icon::Key, "i-key", r#"<circle cx="5.5" cy="10.5" r="3"/><path d="m7.7 8.3 5.3-5.3 M11 5l2 2"/>"#),
     (Icon::Menu, "i-menu", r#"<path d="M2.5 4.5h11 M2.5 8h11 M2.5 11.5h11"/>"#),
     (Icon::Messages, "i-msg", r#"<path d="M2.5 4h11v8h-11z M2.5 4.5 8 9l5.5-4.5"/>"#),
+    (Icon::Operations, "i-ops", r#"<path d="M3 4h10 M3 8h7 M3 12h4 M11.5 10.5v4 M9.5 12.5h4"/>"#),
     (Icon::Plug, "i-plug", r#"<path d="M5.5 2.5V6 M10.5 2.5V6 M3.5 6h9v2a4.5 4.5 0 0 1-9 0z M8 12.5V15"/>"#),
     (Icon::Relay, "i-relay", r#"<path d="M2.5 8h8 M8 4.5 11.5 8 8 11.5 M13.5 3v10"/>"#),
     (Icon::Block, "i-s-block", r#"<circle cx="8" cy="8" r="6"/><path d="m3.9 3.9 8.2 8.2"/>"#),

@@ -8,6 +8,7 @@
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
 //! | `live` | numbers that change while a view is looked at |
+//! | `acts` | what can be done: the table of acts, their targets and forms |
 //! | `chart` | charts and sparklines |
 //! | `payload` | payloads as people read them |
 //! | `chips` | how a filter was understood, each condition removable |
@@ -21,6 +22,7 @@
 
 pub use maud::Markup;
 
+pub mod acts;
 pub mod address;
 pub mod assets;
 pub mod chart;

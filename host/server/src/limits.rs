@@ -150,6 +150,8 @@ pub const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
 pub const SESSIONS_OF_TOKEN_MAX: usize = 16;
 /// Sessions of the page, each some 300 bytes.
 pub const SESSIONS_MAX: usize = 4_096;
+/// Forms of the page that were sent, each some 1 KiB with its answer: the oldest gives way, and its answer isn't shown any more.
+pub const FORMS_SENT_MAX: usize = 1_024;
 /// Rows of a list on the page: more are read by going on.
 pub const PAGE_ROWS: usize = 50;
 /// Changes that a view of the page looks at: those of an hour in which much changes.

@@ -4,10 +4,12 @@ use maud::{Markup, html};
 use waybill_api::dead_letters::{DeadGroupView, DeadLetterView};
 use waybill_api::history::Changed;
 use waybill_api::instant::Instant;
+use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::MessageState;
 
 use super::hour::Changes;
 use super::{Asked, Rows, Saved};
+use crate::acts::{self, Act, Pick, Target};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
@@ -15,7 +17,7 @@ use crate::parts::{
     Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, section, state, table,
 };
 use crate::states::of_message;
-use crate::text::{count, counted, foreign, shortened};
+use crate::text::{count, counted, for_attribute, foreign, shortened};
 use crate::time::AsOf;
 
 /// Other causes that are told where nothing matches.
@@ -39,7 +41,7 @@ pub struct DeadLetters {
 pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {
-        (head(&html! { "Dead letters" }, &html! { p { "Stopped for good: nothing here is tried again by itself." } }, None))
+        (head(&html! { "Dead letters" }, &html! { p { "Stopped for good: nothing here is tried again by itself." } }, Some(&on_all(asked))))
         (asked.form(address::DEAD_LETTERS, "code=HTTP.* error=\"*answered 422*\" kind=message age<1d", as_of))
         @match &view.rows {
             Err(why) => { (fault("Dead letters", why)) }
@@ -53,8 +55,13 @@ pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
             }
             Ok(rows) => {
                 @if !asked.is_further { (causes(view, as_of)) }
-                (section("Newest first", None, &table("Dead letters", &DEAD_COLUMNS, &dead_rows(&rows.items, as_of),
-                    Some(&asked.foot(Saved("dead-letters"), rows.items.len(), rows.older.as_deref())))))
+                (section("Newest first", None, &html! {
+                    form action=(address::PLAN) {
+                        (table("Dead letters", &DEAD_COLUMNS, &dead_rows(&rows.items, as_of),
+                            Some(&asked.foot(Saved("dead-letters"), rows.items.len(), rows.older.as_deref()))))
+                        (on_picked(asked))
+                    }
+                }))
             }
         }
         (in_a_terminal(&asked.command("dead list")))
@@ -72,6 +79,21 @@ fn there_are(asked: &Asked, others: &[DeadGroupView]) -> Markup {
             span.q { (counted(total, "dead letter has another cause", "dead letters have other causes")) ":" }
             @for group in others.iter().take(OTHERS_MAX) {
                 (chip(&group.code, &count(group.count), &asked.with_filter(address::DEAD_LETTERS, &condition("code", &group.code))))
+/// What can be done to all that the filter takes.
+fn on_all(asked: &Asked) -> Markup {
+    let all = Target::matching(&asked.tenant, &asked.filter);
+    acts::links(&[Act::DeadReplay, Act::DeadQuarantine, Act::DeadPurge], &all, asked.may)
+}
+
+/// What can be done to rows that are picked. It stands below them, so that it works without script.
+fn on_picked(asked: &Asked) -> Markup {
+    html! {
+        @if asked.may.has(Act::DeadReplay.about().right) {
+            div.picked {
+                b { "Picked rows" }
+                @for act in [Act::DeadReplay, Act::DeadQuarantine] {
+                    button.btn name="act" value=(act.about().name) { (act.about().word) "…" }
+                }
             }
         }
     }
@@ -113,7 +135,8 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
     section("By cause", Some(&about), &table("By cause", &columns, &rows, None))
 }
 
-const DEAD_COLUMNS: [Column; 6] = [
+const DEAD_COLUMNS: [Column; 7] = [
+    Column::Text("Pick"),
     Column::Text("Id"),
     Column::Text("State"),
     Column::Text("Of"),
@@ -127,6 +150,8 @@ struct DeadRow<'a> {
     address: String,
     id: &'a str,
     kind: &'static str,
+    /// The same as a word of filters.
+    word: DeadKind,
     state: MessageState,
     what: &'a str,
     error: &'a str,
@@ -135,6 +160,10 @@ struct DeadRow<'a> {
 }
 
 impl<'a> DeadRow<'a> {
+    fn pick(&self) -> Pick {
+        Pick { tenant: self.tenant.to_owned(), id: self.id.to_owned(), kind: self.word.word().to_owned() }
+    }
+
     fn of(letter: &'a DeadLetterView) -> Self {
         let shown = |tenant: &str, id: &str, kind: &str| {
             address::with(address::MESSAGE, &[("tenant", tenant), ("id", id), ("kind", kind)])
@@ -144,6 +173,7 @@ impl<'a> DeadRow<'a> {
                 address: address::message(&message.tenant, &message.id),
                 id: &message.id,
                 kind: "message",
+                word: DeadKind::Message,
                 state: message.state,
                 what: &message.topic,
                 error: message.last_error.as_deref().unwrap_or_default(),
@@ -154,6 +184,7 @@ impl<'a> DeadRow<'a> {
                 address: address::saga(&saga.tenant, &saga.id),
                 id: &saga.id,
                 kind: "saga",
+                word: DeadKind::Saga,
                 state: saga.state,
                 what: &saga.step,
                 error: &saga.last_error,
@@ -164,6 +195,7 @@ impl<'a> DeadRow<'a> {
                 address: shown(&inbox.tenant, &inbox.id, "inbox"),
                 id: &inbox.id,
                 kind: "received",
+                word: DeadKind::Inbox,
                 state: inbox.state,
                 what: &inbox.subject,
                 error: &inbox.last_error,
@@ -174,6 +206,7 @@ impl<'a> DeadRow<'a> {
                 address: shown(&event.tenant, &event.id, "event"),
                 id: &event.id,
                 kind: "event",
+                word: DeadKind::Event,
                 state: event.state,
                 what: &event.stream,
                 error: &event.last_error,
@@ -187,6 +220,7 @@ impl<'a> DeadRow<'a> {
 fn dead_rows(items: &[DeadLetterView], as_of: AsOf) -> Markup {
     html! { @for row in items.iter().map(DeadRow::of) {
         tr tabindex="-1" {
+            td { input type="checkbox" name="pick" value=(row.pick().text()) aria-label=(format!("Pick {}", for_attribute(row.id))); }
             td { (id_link(&row.address, row.id)) }
             td.end { (state(of_message(row.state))) span.sub { (row.kind) } }
             td.mono { (foreign(row.what)) }

@@ -4,8 +4,10 @@ use maud::{Markup, html};
 use waybill_api::messages::{Attempt, MessageView};
 use waybill_core::annotation::Annotation;
 use waybill_core::outbox::records::AttemptOutcome;
+use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::MessageState;
 
+use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
 use crate::environment::TraceUrl;
 use crate::frame::head;
@@ -43,6 +45,8 @@ pub enum MessageDetail {
     /// A received message or an event of a stream, with what is known of it as JSON.
     Other {
         id: String,
+        tenant: String,
+        kind: DeadKind,
         what: &'static str,
         error: String,
         json: String,
@@ -50,11 +54,12 @@ pub enum MessageDetail {
 }
 
 /// `trace_url`: where the trace of a message is shown.
-pub fn message(detail: &MessageDetail, tab: PayloadTab, trace_url: Option<&TraceUrl>, as_of: AsOf) -> Markup {
+pub fn message(detail: &MessageDetail, tab: PayloadTab, trace_url: Option<&TraceUrl>, may: May, as_of: AsOf) -> Markup {
     match detail {
-        MessageDetail::Message(message) => shown(message, tab, trace_url, as_of),
-        MessageDetail::Other { id, what, error, json } => html! {
-            (head(&html! { (foreign(id)) }, &html! { p.meta { (tag(of_message(MessageState::Dead))) span { (what) } } }, None))
+        MessageDetail::Message(message) => shown(message, tab, trace_url, may, as_of),
+        MessageDetail::Other { id, tenant, kind, what, error, json } => html! {
+            (head(&html! { (foreign(id)) }, &html! { p.meta { (tag(of_message(MessageState::Dead))) span { (what) } } },
+                Some(&on_dead(tenant, id, *kind, may))))
             (note(Tone::Dead, Icon::Dead, &html! { (foreign(error)) }, None))
             (section("What is known of it", None, &payload::boxed("What is known of it", &html! {}, &payload::readable(json), "Numbers are shown as written.")))
             (in_a_terminal(&format!("waybill dead show {}", quoted(id))))
@@ -66,7 +71,29 @@ fn is_dead(message: &MessageView) -> bool {
     matches!(message.state, MessageState::Dead | MessageState::Quarantined)
 }
 
-fn shown(message: &MessageView, tab: PayloadTab, trace_url: Option<&TraceUrl>, as_of: AsOf) -> Markup {
+/// What can be done to a dead letter.
+fn on_dead(tenant: &str, id: &str, kind: DeadKind, may: May) -> Markup {
+    let one = Target { kind: kind.word().to_owned(), ..Target::one(tenant, id) };
+    let as_filter = Target::matching(tenant, &format!("{} {}", condition("id", id), condition("kind", kind.word())));
+    html! {
+        (acts::links(&[Act::DeadReplay, Act::DeadQuarantine], &one, may))
+        @if kind != DeadKind::Saga { (acts::link(Act::DeadPurge, &as_filter, may)) }
+    }
+}
+
+/// What can be done to a message as it stands.
+fn acts_on(message: &MessageView, may: May) -> Option<Markup> {
+    let one = Target::one(&message.tenant, &message.id);
+    match message.state {
+        MessageState::Dead | MessageState::Quarantined => {
+            Some(on_dead(&message.tenant, &message.id, DeadKind::Message, may))
+        }
+        MessageState::Pending => Some(acts::links(&[Act::MessageReschedule, Act::MessageCancel], &one, may)),
+        _ => None,
+    }
+}
+
+fn shown(message: &MessageView, tab: PayloadTab, trace_url: Option<&TraceUrl>, may: May, as_of: AsOf) -> Markup {
     let (parent, name) =
         if is_dead(message) { (address::DEAD_LETTERS, "Dead letters") } else { (address::MESSAGES, "Messages") };
     let title = html! { (foreign(&message.topic)) };
@@ -75,7 +102,7 @@ fn shown(message: &MessageView, tab: PayloadTab, trace_url: Option<&TraceUrl>, a
     };
     let verb = if is_dead(message) { "dead" } else { "outbox" };
     html! {
-        div { p.crumb { a href=(parent) { (name) } } (head(&title, &under, None)) }
+        div { p.crumb { a href=(parent) { (name) } } (head(&title, &under, acts_on(message, may).as_ref())) }
         (answer(message, as_of))
         div.cols {
             div.s8.stack {

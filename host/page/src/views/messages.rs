@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use waybill_api::messages::MessageView;
 
 use super::{Asked, Rows, Saved};
+use crate::acts::{self, Act, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -33,7 +34,7 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
         ("What waits first", order("state"), !view.is_newest_first),
     ];
     html! {
-        (head(&html! { "Messages" }, &html! { p { "What was taken and isn’t dead: it waits, is being sent, or is done and kept for a while." } }, None))
+        (head(&html! { "Messages" }, &html! { p { "What was taken and isn’t dead: it waits, is being sent, or is done and kept for a while." } }, Some(&on_all(asked))))
         (asked.form(address::MESSAGES, "state=pending topic=bus:orders.* key=42 age>1h", as_of))
         (tabs("Order", &ways))
         @match &view.rows {
@@ -52,6 +53,12 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
         }
         (in_a_terminal(&format!("{}{flag}", asked.command("outbox list"))))
     }
+}
+
+/// What can be done to those of them that wait.
+fn on_all(asked: &Asked) -> Markup {
+    let all = Target::matching(&asked.tenant, &asked.filter);
+    acts::links(&[Act::MessageReschedule, Act::MessageCancel], &all, asked.may)
 }
 
 const COLUMNS: [Column; 6] = [

@@ -11,7 +11,9 @@ mod inbox;
 mod keys;
 mod message;
 mod messages;
+mod operation;
 mod overview;
+mod plan;
 mod plugin;
 mod relay;
 mod saga_steps;
@@ -30,7 +32,9 @@ pub use inbox::{Inbox, InboxParts, Received, inbox, received};
 pub use keys::{Keys, idempotency_key, keys};
 pub use message::{MessageDetail, PayloadTab, is_secret, message};
 pub use messages::{Messages, messages};
+pub use operation::{Answer, Operations, answer, operation, operations};
 pub use overview::{Beside, Overview, overview};
+pub use plan::{Concerns, Given, Many, Plan, Sample, plan};
 pub use plugin::{Plugin, PluginTab, plugin, plugins};
 pub use relay::{Relay, relay};
 pub use sagas::{Sagas, saga, sagas};
@@ -41,6 +45,7 @@ pub use streams::{Streams, streams};
 
 use maud::{Markup, html};
 
+use crate::acts::May;
 use crate::address::{self, condition};
 use crate::chips::chips;
 use crate::parts::{filter, quoted};
@@ -68,6 +73,8 @@ pub struct Asked {
     pub sort: String,
     /// It isn't the first page.
     pub is_further: bool,
+    /// What the caller may do to it.
+    pub may: May,
 }
 
 impl Asked {

@@ -16,6 +16,7 @@ use waybill_core::port::saga::SagaStats;
 use super::Rows;
 use super::causes::{Cause, causes, listed};
 use super::hour::{Changes, Course, changed, charts};
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::chart::sparkline;
 use crate::frame::Verdict;
@@ -40,6 +41,8 @@ pub struct Overview {
     pub history: Part<HistoryView>,
     pub changes: Part<Changed>,
     pub beside: Beside,
+    /// What the caller may do to transports.
+    pub may: May,
 }
 
 /// What a host may not have; each part stands by itself.
@@ -153,7 +156,7 @@ fn in_words(number: usize) -> String {
     WORDS.get(number).map_or_else(|| count(u64::try_from(number).unwrap_or(u64::MAX)), |word| (*word).to_owned())
 }
 
-const TRANSPORT_COLUMNS: [Column; 9] = [
+const TRANSPORT_COLUMNS: [Column; 10] = [
     Column::Text("Name"),
     Column::Text("State"),
     Column::Number("Ready"),
@@ -163,7 +166,14 @@ const TRANSPORT_COLUMNS: [Column; 9] = [
     Column::Number("Dead, 1 h"),
     Column::Number("Oldest"),
     Column::Text("Hour"),
+    Column::Text("Acts"),
 ];
+
+/// What can be done to a transport as it stands.
+fn acts_on(transport: &TransportView, may: May) -> Markup {
+    let held = if transport.paused { Act::TransportResume } else { Act::TransportPause };
+    html! { span.acts { (acts::links(&[held, Act::TransportProbe], &Target::named(&transport.name), may)) } }
+}
 
 fn transports(view: &Overview) -> Markup {
     let transports = match &view.transports {
@@ -205,6 +215,7 @@ fn transports(view: &Overview) -> Markup {
             }
             td.num data-l="oldest" { (changes(live::OLDEST, &depth.oldest_ms.map_or(NONE.to_owned(), length_ms))) }
             td.opt { (hour(transport, died, &course)) }
+            td.full { (acts_on(transport, view.may)) }
         }
     } };
     html! {

@@ -8,6 +8,7 @@ use waybill_core::history::Measure;
 
 use super::hour::{Changes, Course, drawn};
 use super::settings::listed;
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -22,7 +23,7 @@ use crate::time::AsOf;
 const DIGEST_LETTERS: usize = 19;
 
 /// Plugins with the generation that serves.
-pub fn plugins(shown: &Part<Plugins>, as_of: AsOf) -> Markup {
+pub fn plugins(shown: &Part<Plugins>, may: May, as_of: AsOf) -> Markup {
     html! {
         (head(&html! { "Plugins" }, &html! { p { "What touches the outside, each in its own sandbox. A new generation takes over without a stop; the one before stays ready for a rollback." } }, None))
         @match shown {
@@ -32,7 +33,7 @@ pub fn plugins(shown: &Part<Plugins>, as_of: AsOf) -> Markup {
             }
             Ok(shown) => {
                 (on_trial(&shown.items, as_of))
-                (table("Plugins", &PLUGIN_COLUMNS, &plugin_rows(&shown.items, as_of), None))
+                (table("Plugins", &PLUGIN_COLUMNS, &plugin_rows(&shown.items, may, as_of), None))
                 @if !shown.refused_files.is_empty() { (refused_files(&shown.refused_files)) }
             }
         }
@@ -59,15 +60,16 @@ fn refused_files(files: &[RefusedFile]) -> Markup {
     section("Files that can’t be used", None, &table("Files that can’t be used", &columns, &rows, None))
 }
 
-const PLUGIN_COLUMNS: [Column; 5] = [
+const PLUGIN_COLUMNS: [Column; 6] = [
     Column::Text("Used by"),
     Column::Text("State"),
     Column::Text("Plugin"),
     Column::Text("Source"),
     Column::Number("Live since"),
+    Column::Text("Acts"),
 ];
 
-fn plugin_rows(items: &[TransportPlugin], as_of: AsOf) -> Markup {
+fn plugin_rows(items: &[TransportPlugin], may: May, as_of: AsOf) -> Markup {
     html! { @for plugin in items {
         tr tabindex="-1" {
             th scope="row" { a href=(address::plugin(&plugin.transport)) { (foreign(&plugin.transport)) } span.sub { (foreign(&plugin.world)) } }
@@ -78,6 +80,10 @@ fn plugin_rows(items: &[TransportPlugin], as_of: AsOf) -> Markup {
             }
             td.mono { (foreign(&plugin.source)) }
             td.num.nw { (as_of.at(plugin.live.since)) }
+            td.full { span.acts {
+                (acts::link(Act::PluginReload, &Target::named(&plugin.transport), may))
+                @if plugin.previous.is_some() { (acts::link(Act::PluginRollback, &Target::named(&plugin.transport), may)) }
+            } }
         }
     } }
 }

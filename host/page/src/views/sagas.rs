@@ -8,6 +8,7 @@ use waybill_core::saga::state::{SagaState, StepState};
 
 use super::saga_steps::steps;
 use super::{Asked, Rows, Saved};
+use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
@@ -36,7 +37,7 @@ pub struct Sagas {
 pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {
-        (head(&html! { "Sagas" }, &html! { p { "Newest start first. What is stuck waits for a person; everything else moves by itself." } }, None))
+        (head(&html! { "Sagas" }, &html! { p { "Newest start first. What is stuck waits for a person; everything else moves by itself." } }, Some(&on_all(asked))))
         (asked.form(address::SAGAS, "state=failed definition=order waiting_for=approval age>1h", as_of))
         p.chips {
             @for (field, value) in [("state", "failed"), ("state", "running"), ("state", "compensating"), ("waiting_for", "approval"), ("state", "paused")] {
@@ -59,6 +60,36 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
         }
         (in_a_terminal(&asked.command("saga list")))
     }
+}
+
+/// What can be done to those of them that haven't ended.
+fn on_all(asked: &Asked) -> Markup {
+    let all = Target::matching(&asked.tenant, &asked.filter);
+    acts::links(&[Act::SagaPause, Act::SagaResume, Act::SagaRetry, Act::SagaCancel, Act::SagaKill], &all, asked.may)
+}
+
+/// What can be done to one as it stands; those of a stuck one are among its ways out.
+fn acts_on(saga: &SagaView, may: May) -> Option<Markup> {
+    if saga.ended_at.is_some() {
+        return None;
+    }
+    let one = Target::one(&saga.tenant, &saga.id);
+    let decided: &[Act] = match saga.waiting_for.as_deref() {
+        Some("approval") => &[Act::SagaApprove, Act::SagaReject],
+        Some(waits) if waits.starts_with("signal") => &[Act::SagaSignal],
+        _ => &[],
+    };
+    let held = if saga.paused.is_some() { Act::SagaResume } else { Act::SagaPause };
+    let further: &[Act] = if is_stuck(saga) {
+        &[Act::SagaKill]
+    } else {
+        &[Act::SagaRetry, Act::SagaSkip, Act::SagaCancel, Act::SagaKill]
+    };
+    Some(html! {
+        (acts::links(decided, &one, may))
+        (acts::link(held, &one, may))
+        (acts::links(further, &one, may))
+    })
 }
 
 const COLUMNS: [Column; 6] = [
@@ -92,7 +123,7 @@ fn saga_rows(items: &[SagaView], as_of: AsOf) -> Markup {
 }
 
 /// One saga with its steps.
-pub fn saga(saga: &SagaView, as_of: AsOf) -> Markup {
+pub fn saga(saga: &SagaView, may: May, as_of: AsOf) -> Markup {
     let under = html! {
         p.meta {
             (tag(of_saga(saga.state, is_stuck(saga))))
@@ -107,10 +138,10 @@ pub fn saga(saga: &SagaView, as_of: AsOf) -> Markup {
     html! {
         div {
             p.crumb { a href=(address::SAGAS) { "Sagas" } " / " (foreign(&saga.definition)) " " (saga.version) }
-            (head(&html! { (foreign(&saga.id)) }, &under, None))
+            (head(&html! { (foreign(&saga.id)) }, &under, acts_on(saga, may).as_ref()))
         }
         (answer(saga, as_of))
-        @if is_stuck(saga) { (ways_out(saga)) }
+        @if is_stuck(saga) { (ways_out(saga, may)) }
         @if let Some(root) = &saga.saga {
             (section("Steps", Some(&html! { "each try where it was in time: done is filled, undone outlined" }), &steps(saga, root, as_of)))
             (input(root))
@@ -158,27 +189,26 @@ fn stuck_step(node: &SagaNodeView) -> Option<(&str, &str)> {
     })
 }
 
-/// What a person can do with a stuck saga, as the terminal takes it.
-fn ways_out(saga: &SagaView) -> Markup {
-    let (id, step) = saga.saga.as_ref().and_then(stuck_step).unwrap_or((&saga.id, "STEP"));
+/// What a person can do with a stuck saga, here and as the terminal takes it.
+fn ways_out(saga: &SagaView, may: May) -> Markup {
+    let (id, step) = saga.saga.as_ref().and_then(stuck_step).unwrap_or((&saga.id, ""));
     let command = |verb: &str, further: &str| {
         format!("waybill saga {verb} {} --tenant {}{further}", quoted(id), quoted(&saga.tenant))
     };
+    let one = Target::one(&saga.tenant, id);
+    let of_step = Target { step: step.to_owned(), ..one.clone() };
+    let step = if step.is_empty() { "STEP" } else { step };
     let ways = [
+        (Act::SagaRetry, "Calls it again with the same idempotency key, then goes on undoing.", command("retry", "")),
         (
-            "Retry the undoing",
-            "Calls it again with the same idempotency key, then goes on undoing.",
-            command("retry", ""),
-        ),
-        (
-            "Skip it",
+            Act::SagaSkip,
             "Leaves what this step did as it is, and undoes the rest.",
             command("skip", &format!(" --step {}", quoted(step))),
         ),
-        ("Accept as it is", "Ends now. Nothing more is undone.", command("accept", " --reason '…'")),
+        (Act::SagaAccept, "Ends now. Nothing more is undone.", command("accept", " --reason '…'")),
     ];
     let rows = html! { @for (act, what, line) in &ways {
-        tr { th scope="row" { (act) } td.full { (what) } td.full.mono { (foreign(line)) } }
+        tr { th scope="row" { (acts::link(*act, if *act == Act::SagaSkip { &of_step } else { &one }, may)) } td.full { (what) } td.full.mono { (foreign(line)) } }
     } };
     let columns = [Column::Text("Act"), Column::Text("What happens"), Column::Text("In a terminal")];
     section("Ways out", None, &table("Ways out", &columns, &rows, None))

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use waybill_api::configuration::{Effect, Reloaded, SettingView};
 
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::{self, Icon};
@@ -30,13 +31,16 @@ pub struct Configuration {
     pub settings: Option<Part<Vec<SettingView>>>,
     /// Only settings whose key begins so.
     pub section: String,
+    /// What the caller may do to it.
+    pub may: May,
 }
 
 /// The configuration.
 pub fn configuration(view: &Configuration) -> Markup {
-    let Configuration { compared, settings, section: shown } = view;
+    let Configuration { compared, settings, section: shown, may } = view;
     html! {
-        (head(&html! { "Configuration" }, &html! { p { "What is in effect, where each value comes from, and when another one would count. Secrets show as the reference that names them." } }, None))
+        (head(&html! { "Configuration" }, &html! { p { "What is in effect, where each value comes from, and when another one would count. Secrets show as the reference that names them." } },
+            Some(&acts::link(Act::ConfigurationReload, &Target::default(), *may))))
         (section("Against its file", None, &against(compared)))
         @match settings {
             None => {}
@@ -70,7 +74,7 @@ fn against(compared: &Compared) -> Markup {
     }
 }
 
-fn differences(compared: &Reloaded) -> Markup {
+pub(super) fn differences(compared: &Reloaded) -> Markup {
     let columns = [Column::Text("Setting"), Column::Text("In force"), Column::Text("Read now"), Column::Text("Counts")];
     let value = |value: &Option<serde_json::Value>| value.as_ref().map_or_else(|| "–".to_owned(), ToString::to_string);
     html! {

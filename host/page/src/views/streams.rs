@@ -8,6 +8,7 @@ use waybill_core::history::Measure;
 
 use super::Rows;
 use super::hour::Course;
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::chart::sparkline;
 use crate::frame::head;
@@ -28,11 +29,13 @@ pub struct Streams {
     /// None = it isn't the caller's to see.
     pub history: Option<HistoryView>,
     pub streams: Part<Rows<StreamView>>,
+    /// What the caller may do to them.
+    pub may: May,
 }
 
 /// Streams of a tenant, and all relays.
 pub fn streams(view: &Streams) -> Markup {
-    let Streams { tenant, prefix, is_further, relays, history, streams } = view;
+    let Streams { tenant, prefix, is_further, relays, history, streams, may } = view;
     html! {
         (head(&html! { "Streams and relays" }, &html! { p { "Events by number; relays bring them to brokers." } }, None))
         (section("Relays", None, &html! {
@@ -41,7 +44,7 @@ pub fn streams(view: &Streams) -> Markup {
                 Ok(relays) if relays.is_empty() => {
                     (first_run(Icon::Relay, "No relay", "A relay brings the events of streams to a broker: [relay.NAME] in the configuration.", None))
                 }
-                Ok(relays) => { (table("Relays", &RELAY_COLUMNS, &relay_rows(relays, history.as_ref()), None)) }
+                Ok(relays) => { (table("Relays", &RELAY_COLUMNS, &relay_rows(relays, history.as_ref(), *may), None)) }
             }
         }))
         section.section #streams {
@@ -65,7 +68,7 @@ pub fn streams(view: &Streams) -> Markup {
                     @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
                 }
                 Ok(rows) => {
-                    (table("Streams", &STREAM_COLUMNS, &stream_rows(&rows.items), Some(&pager(rows.items.len(), rows.older.as_deref()))))
+                    (table("Streams", &STREAM_COLUMNS, &stream_rows(&rows.items, *may), Some(&pager(rows.items.len(), rows.older.as_deref()))))
                 }
             }
         }
@@ -91,9 +94,10 @@ const RELAY_COLUMNS: [Column; 9] = [
     Column::Number("Delivered"),
     Column::Number("Refused"),
     Column::Number("Overtaken"),
+    Column::Text("Acts"),
 ];
 
-fn relay_rows(relays: &[RelayStatus], history: Option<&HistoryView>) -> Markup {
+fn relay_rows(relays: &[RelayStatus], history: Option<&HistoryView>, may: May) -> Markup {
     let number = |value: Option<u64>| value.map_or(NONE.to_owned(), count);
     let lag = |name: &str| history.and_then(|history| Course::with(history, Measure::RelayLagEvents, Some(name)));
     html! { @for relay in relays {
@@ -110,19 +114,27 @@ fn relay_rows(relays: &[RelayStatus], history: Option<&HistoryView>) -> Markup {
             td.num.opt { (number(relay.delivered)) }
             td.num data-l="refused" { (number(relay.refused)) }
             td.num.opt { (number(relay.overtaken)) }
+            td.full { (acts_on(relay, may)) }
         }
     } }
 }
 
-const STREAM_COLUMNS: [Column; 5] = [
+/// What can be done to a relay as it stands.
+fn acts_on(relay: &RelayStatus, may: May) -> Markup {
+    let held = if relay.state == "running" { Act::RelayPause } else { Act::RelayResume };
+    html! { span.acts { (acts::links(&[held, Act::RelaySeek], &Target::named(&relay.name), may)) } }
+}
+
+const STREAM_COLUMNS: [Column; 6] = [
     Column::Text("Name"),
     Column::Number("First kept"),
     Column::Number("Last"),
     Column::Number("Bytes"),
     Column::Number("Readers"),
+    Column::Text("Acts"),
 ];
 
-fn stream_rows(streams: &[StreamView]) -> Markup {
+fn stream_rows(streams: &[StreamView], may: May) -> Markup {
     html! { @for stream in streams {
         tr tabindex="-1" {
             th.mono scope="row" { a href=(address::stream(&stream.tenant, &stream.name)) { (foreign(&stream.name)) } }
@@ -130,6 +142,7 @@ fn stream_rows(streams: &[StreamView]) -> Markup {
             td.num data-l="last" { (count(stream.last_seq.0)) }
             td.num.opt { (count(stream.bytes)) }
             td.num data-l="readers" { (count(stream.readers)) }
+            td.full { (acts::link(Act::StreamPurge, &Target::one(&stream.tenant, &stream.name), may)) }
         }
     } }
 }

@@ -1,20 +1,20 @@
 //! The routes, one file a family. Each handler decodes, asks the service, and encodes; it decides nothing else.
 
 pub(crate) mod approvals;
-mod configuration;
-mod dead_letters;
+pub(crate) mod configuration;
+pub(crate) mod dead_letters;
 pub(crate) mod history;
 pub(crate) mod idempotency;
 pub(crate) mod inbox;
-mod messages;
-mod operations;
+pub(crate) mod messages;
+pub(crate) mod operations;
 pub(crate) mod outbox;
 pub(crate) mod plugins;
 mod quarantine;
 pub(crate) mod query;
 pub(crate) mod relays;
 mod requested_message;
-mod saga_acts;
+pub(crate) mod saga_acts;
 mod saga_definitions;
 pub(crate) mod sagas;
 pub(crate) mod sources;

@@ -48,39 +48,60 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("operate"))))]
 pub(crate) async fn start(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: StartOperation = body::json(&app, request).await?;
+    if asked.dry_run {
+        return ok(&planned(&app, &caller, asked).await?);
+    }
+    let started = OperationOut::from(started(&app, &caller, asked).await?);
+    let mut response = json(StatusCode::ACCEPTED, &started)?;
+    let location = HeaderValue::from_str(&format!("/v1/operations/{}", started.id)).map_err(Problem::internal)?;
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
+}
+
+/// What a bulk act would concern.
+pub(crate) async fn planned(app: &App, caller: &Caller, asked: StartOperation) -> Result<DryRun, Problem> {
     check(&asked)?;
-    let tenant = match asked.kind.concern() {
-        Concern::Sagas => {
-            // Refused here where nobody would act.
-            service(&app)?;
-            let (filter, tenant) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
-            return match asked.dry_run {
-                true => ok(&dry_run_of_sagas(&app, filter).await?),
-                false => begin(&app, &caller, asked, tenant).await,
-            };
-        }
-        Concern::DeadLetters | Concern::Messages => caller.scope(asked.tenant.as_deref(), &asked.filter)?,
-    };
+    if asked.kind.concern() == Concern::Sagas {
+        service(app)?;
+        let (filter, _) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
+        return dry_run_of_sagas(app, filter).await;
+    }
+    let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
     let filter = effective_filter(&asked)?;
-    if asked.dry_run && asked.kind.concern() == Concern::Messages {
+    if asked.kind.concern() == Concern::Messages {
         let moved_to = asked.not_before.map(|at| at.0);
         let found = app.service.waiting_messages(tenant.as_ref(), &filter, moved_to, SAMPLE_MAX).await?;
         let sample = found.sample.into_iter().map(|message| Concerned::Message(Box::new(message))).collect();
         let counted_since = found.counted_since.map(Instant);
-        return ok(&DryRun { counted_since, ..DryRun::counted(found.matched, sample) });
+        return Ok(DryRun { counted_since, ..DryRun::counted(found.matched, sample) });
     }
-    if asked.dry_run {
-        let ask = PlanAsk {
-            filter: &filter,
-            spares_quarantined: asked.kind != OperationKind::Purge,
-            before: asked.before.map(|before| before.0),
-            exact: asked.exact,
-            sample: SAMPLE_MAX,
-        };
-        let planned = app.service.plan_dead(tenant.as_ref(), ask).await?;
-        return ok(&DryRun::planned(planned, asked.exact, tenant.as_ref()));
+    let ask = PlanAsk {
+        filter: &filter,
+        spares_quarantined: asked.kind != OperationKind::Purge,
+        before: asked.before.map(|before| before.0),
+        exact: asked.exact,
+        sample: SAMPLE_MAX,
+    };
+    let planned = app.service.plan_dead(tenant.as_ref(), ask).await?;
+    Ok(DryRun::planned(planned, asked.exact, tenant.as_ref()))
+}
+
+/// Starts a bulk act.
+pub(crate) async fn started(app: &App, caller: &Caller, asked: StartOperation) -> Result<Operation, Problem> {
+    check(&asked)?;
+    match asked.kind.concern() {
+        Concern::Sagas => {
+            // Refused here where nobody would act.
+            service(app)?;
+            let (_, tenant) = caller.sagas(asked.tenant.as_deref(), &asked.filter)?;
+            begin(app, caller, asked, tenant).await
+        }
+        Concern::DeadLetters | Concern::Messages => {
+            let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
+            let filter = effective_filter(&asked)?;
+            begin(app, caller, StartOperation { filter, ..asked }, tenant).await
+        }
     }
-    begin(&app, &caller, StartOperation { filter, ..asked }, tenant).await
 }
 
 /// None = the filter takes nothing of the caller's.
@@ -95,7 +116,12 @@ async fn dry_run_of_sagas(app: &App, filter: Option<SagaFilter>) -> Result<DryRu
     Ok(DryRun::counted(matched, sample))
 }
 
-async fn begin(app: &App, caller: &Caller, asked: StartOperation, tenant: Option<Tenant>) -> Result<Response, Problem> {
+async fn begin(
+    app: &App,
+    caller: &Caller,
+    asked: StartOperation,
+    tenant: Option<Tenant>,
+) -> Result<Operation, Problem> {
     let request = OperationRequest {
         kind: asked.kind.as_str().to_owned(),
         filter: asked.filter,
@@ -113,11 +139,7 @@ async fn begin(app: &App, caller: &Caller, asked: StartOperation, tenant: Option
         reason: asked.reason,
         actor: caller.name().to_owned(),
     };
-    let started = OperationOut::from(app.service.start_operation(request).await?);
-    let mut response = json(StatusCode::ACCEPTED, &started)?;
-    let location = HeaderValue::from_str(&format!("/v1/operations/{}", started.id)).map_err(Problem::internal)?;
-    response.headers_mut().insert(header::LOCATION, location);
-    Ok(response)
+    Ok(app.service.start_operation(request).await?)
 }
 
 /// List bulk acts
@@ -168,7 +190,7 @@ async fn shown(app: &App, operation: Operation) -> Result<Response, Problem> {
 }
 
 /// An operation of the caller's tenants; another doesn't exist for the caller.
-async fn visible(app: &App, caller: &Caller, id: &str) -> Result<Operation, Problem> {
+pub(crate) async fn visible(app: &App, caller: &Caller, id: &str) -> Result<Operation, Problem> {
     let operation = app.service.operation(id).await?;
     if caller.sees(operation.tenant.as_deref()) {
         Ok(operation)

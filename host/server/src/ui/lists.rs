@@ -40,13 +40,14 @@ impl ListAsked {
             tenant: visit.tenant_named(scope, self.tenant.as_deref()),
             sort: self.sort.clone(),
             is_further: self.after.is_some(),
+            may: visit.may(),
         }
     }
 
     /// What the list was asked for where its tenant can't be told.
     pub fn unscoped(&self) -> Asked {
         let (filter, sort) = (self.filter.clone(), self.sort.clone());
-        Asked { filter, tenant: String::new(), sort, is_further: self.after.is_some() }
+        Asked { filter, sort, is_further: self.after.is_some(), ..Asked::default() }
     }
 }
 

@@ -7,10 +7,12 @@
 //! | `sessions` | who is signed in |
 //! | `sign_in` | the form, and the way out |
 //! | `visit` | a request of the page: who looks, parts that fail, how it is answered |
+//! | `acts` | plans, the forms that do them, operations |
 //! | `live` | what changes while a view is open |
 //! | `overview`, `lists`, `ones`, `inbox`, `keys`, `approvals`, `streams`, `plugins`, `system`, `help` | the views |
 //! | `save` | lists as files |
 
+mod acts;
 mod approvals;
 mod help;
 mod inbox;
@@ -53,7 +55,7 @@ const HELP: &str = "/ui/help/{code}";
 const REST: &str = "/ui/{*rest}";
 
 /// Every route of the page. All are open at the edge: what a view needs is asked where it is made, so that it can be said on the page.
-pub(crate) const ROUTES: [(&str, Method); 27] = [
+pub(crate) const ROUTES: [(&str, Method); 32] = [
     (address::OVERVIEW, Method::GET),
     (address::MESSAGES, Method::GET),
     (address::MESSAGE, Method::GET),
@@ -75,6 +77,11 @@ pub(crate) const ROUTES: [(&str, Method); 27] = [
     (address::CONFIGURATION, Method::GET),
     (address::FIND, Method::GET),
     (address::LIVE, Method::GET),
+    (address::PLAN, Method::GET),
+    (address::PLAN, Method::POST),
+    (address::ANSWER, Method::GET),
+    (address::OPERATIONS, Method::GET),
+    (address::OPERATION, Method::GET),
     (address::SIGN_IN, Method::GET),
     (address::SIGN_IN, Method::POST),
     (address::SIGN_OUT, Method::POST),
@@ -107,6 +114,10 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route(address::CONFIGURATION, get(system::configuration))
         .route(address::FIND, get(ones::find))
         .route(address::LIVE, get(live::live))
+        .route(address::PLAN, get(acts::plan).post(acts::act))
+        .route(address::ANSWER, get(acts::answer))
+        .route(address::OPERATIONS, get(acts::operations))
+        .route(address::OPERATION, get(acts::operation))
         .route(address::SIGN_IN, get(sign_in::form).post(sign_in::sign_in))
         .route(address::SIGN_OUT, post(sign_in::sign_out))
         .route(ASSET, get(asset))
@@ -125,11 +136,17 @@ pub(crate) struct Ui {
     pub sessions: Sessions,
     /// Open pages that are told what changes.
     pub watchers: Watchers,
+    pub sent_forms: acts::SentForms,
 }
 
 impl Ui {
     pub fn new(environment: Environment) -> Self {
-        Self { environment, sessions: Sessions::new(), watchers: Watchers::new() }
+        Self {
+            environment,
+            sessions: Sessions::new(),
+            watchers: Watchers::new(),
+            sent_forms: acts::SentForms::default(),
+        }
     }
 }
 

@@ -54,30 +54,38 @@ pub(super) async fn message(State(app): State<App>, visit: Visit) -> Response {
             }
         };
         let trace_url = app.ui.as_ref().and_then(|ui| ui.environment.trace_url.as_ref());
-        Ok::<Markup, Problem>(views::message(&detail, PayloadTab::of(&asked.show), trace_url, visit.as_of))
+        let tab = PayloadTab::of(&asked.show);
+        Ok::<Markup, Problem>(views::message(&detail, tab, trace_url, visit.may(), visit.as_of))
     };
     visit.show(&app, view, body).await
 }
 
 /// A dead letter as the page shows it. Headers that hold credentials aren't.
 fn other(letter: DeadLetterView) -> Result<MessageDetail, Problem> {
-    let (id, what, error, json) = match letter {
+    let (id, tenant, kind, what, error, json) = match letter {
         DeadLetterView::Message(message) => return Ok(MessageDetail::Message(message)),
         DeadLetterView::Inbox(mut inbox) => {
             inbox.headers.0.retain(|(name, _)| !views::is_secret(name));
             let json = serde_json::to_string(&inbox);
-            (inbox.id, "a received message that couldn’t be handled", inbox.last_error, json)
+            (
+                inbox.id,
+                inbox.tenant,
+                DeadKind::Inbox,
+                "a received message that couldn’t be handled",
+                inbox.last_error,
+                json,
+            )
         }
         DeadLetterView::Event(event) => {
             let json = serde_json::to_string(&event);
-            (event.id, "an event of a stream", event.last_error, json)
+            (event.id, event.tenant, DeadKind::Event, "an event of a stream", event.last_error, json)
         }
         DeadLetterView::Saga(saga) => {
             let json = serde_json::to_string(&saga);
-            (saga.id, "a stuck saga", saga.last_error, json)
+            (saga.id, saga.tenant, DeadKind::Saga, "a stuck saga", saga.last_error, json)
         }
     };
-    Ok(MessageDetail::Other { id, what, error, json: json.map_err(Problem::internal)? })
+    Ok(MessageDetail::Other { id, tenant, kind, what, error, json: json.map_err(Problem::internal)? })
 }
 
 pub(super) async fn saga(State(app): State<App>, visit: Visit) -> Response {
@@ -90,7 +98,7 @@ pub(super) async fn saga(State(app): State<App>, visit: Visit) -> Response {
         let tenant = tenant.map_err(|problem| if problem.code.status() == 404 { missed() } else { problem })?;
         let id = SagaId::new(&asked.id).map_err(|_| missed())?;
         let found = sagas::service(&app)?.saga(&tenant, &id).await?;
-        Ok::<Markup, Problem>(views::saga(&found, visit.as_of))
+        Ok::<Markup, Problem>(views::saga(&found, visit.may(), visit.as_of))
     };
     visit.show(&app, view, body).await
 }

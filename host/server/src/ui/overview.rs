@@ -57,7 +57,7 @@ async fn parts(app: &App, visit: &Visit, tenant: Option<&Tenant>) -> Overview {
     checks.iter_mut().filter(|check| check.status == CheckStatus::Ok).for_each(|check| check.detail.clear());
     // How many sagas run is told of the whole host.
     let sagas = app.sagas.as_ref().filter(|_| caller.sees_all()).map(|sagas| sagas.saga_stats());
-    Overview { checks, verdict, groups, blocked, stats, transports, sagas, history, changes, beside }
+    Overview { checks, verdict, groups, blocked, stats, transports, sagas, history, changes, beside, may: visit.may() }
 }
 
 /// The parts of what the host may not have: without it they are left out.

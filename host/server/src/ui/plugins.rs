@@ -25,7 +25,7 @@ pub(super) async fn plugins(State(app): State<App>, visit: Visit) -> Response {
     let body = async {
         let NoQuery {} = query(&visit.uri)?;
         let shown = visit.part(async { Ok::<_, Problem>(plugin_routes::shown(&app, &visit.caller).await) }).await;
-        Ok::<Markup, Problem>(views::plugins(&shown, visit.as_of))
+        Ok::<Markup, Problem>(views::plugins(&shown, visit.may(), visit.as_of))
     };
     visit.show(&app, view, body).await
 }

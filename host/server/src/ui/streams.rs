@@ -62,6 +62,7 @@ pub(super) async fn streams(State(app): State<App>, visit: Visit) -> Response {
         let relays = visit.part_for(Permission::Read, relays::shown(&app, &visit.caller));
         let (relays, history) = tokio::join!(relays, visit.hour(&app));
         let shown = Streams {
+            may: visit.may(),
             tenant: tenant.to_string(),
             prefix: asked.prefix,
             is_further: asked.after.is_some(),

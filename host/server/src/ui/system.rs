@@ -75,7 +75,7 @@ pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Respo
             None => None,
             Some(configuration) => Some(visit.part(async { Ok::<_, Problem>(configuration.settings().await) }).await),
         };
-        let shown = Configuration { compared, settings, section: asked.section };
+        let shown = Configuration { compared, settings, section: asked.section, may: visit.may() };
         Ok::<Markup, Problem>(views::configuration(&shown))
     };
     visit.show(&app, view, body).await

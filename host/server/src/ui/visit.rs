@@ -10,6 +10,7 @@ use waybill_api::history::{Changed, HistoryView};
 use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
+use waybill_page::acts::{May, Right};
 use waybill_page::environment::Environment;
 use waybill_page::frame::{Frame, Place, TenantChoice, Verdict, Who};
 use waybill_page::live::Watched;
@@ -17,6 +18,7 @@ use waybill_page::parts::{Fault, FaultKind, Part};
 use waybill_page::time::AsOf;
 use waybill_page::{Markup, address, views};
 
+use super::acts::permission;
 use super::live::tells_newer;
 use super::sessions::Found;
 use super::{html, see_other};
@@ -29,7 +31,7 @@ use crate::problem::Problem;
 use crate::routes::{history, system};
 
 /// Views of one tenant or another.
-const LISTS: [&str; 10] = [
+const LISTS: [&str; 11] = [
     address::OVERVIEW,
     address::MESSAGES,
     address::DEAD_LETTERS,
@@ -39,6 +41,7 @@ const LISTS: [&str; 10] = [
     address::IDEMPOTENCY,
     address::APPROVALS,
     address::STREAMS,
+    address::OPERATIONS,
     address::AUDIT,
 ];
 
@@ -118,6 +121,30 @@ impl Visit {
     /// What changed lately, as far as the caller may see it.
     pub async fn changes(&self, app: &App) -> Part<Changed> {
         self.part(history::shown(app, &self.caller, None, PAGE_CHANGES)).await
+    }
+
+    /// What the caller may do.
+    pub fn may(&self) -> May {
+        let may = |right| self.caller.0.may(permission(right));
+        May { send: may(Right::Send), operate: may(Right::Operate), manage: may(Right::Manage) }
+    }
+
+    /// What only this page's forms have: of the session, or where nobody signs in of this run of the host.
+    pub fn form_token<'a>(&'a self, app: &'a App) -> Option<&'a str> {
+        match &app.auth {
+            Some(_) => self.session.as_ref().map(|session| &*session.form_token),
+            None => app.ui.as_ref().map(|ui| ui.sessions.door.as_str()),
+        }
+    }
+
+    /// A problem as this view shows it.
+    pub fn fault(&self, problem: &Problem) -> Fault {
+        fault(problem, &self.request_id)
+    }
+
+    /// A view that says why something wasn't done.
+    pub async fn refused(&self, app: &App, view: View, body: &Markup, problem: Problem) -> Response {
+        written(html(problem.status(), self.document(app, view, body).await), problem)
     }
 
     /// The tenants of the caller's token, if it names several.

@@ -31,6 +31,7 @@ mod openapi;
 mod openapi_rules;
 mod operations;
 mod page;
+mod page_acts;
 mod page_live;
 mod page_views;
 mod plugins;

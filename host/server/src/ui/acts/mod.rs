@@ -1,0 +1,312 @@
+//! Acts of the page: planned at an address, done by its form, answered by the address of what came of it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `planned` | what a plan asks the services |
+//! | `perform` | an act on one or on picked ones, by the API's own routes |
+//! | `many` | an act on all that a filter takes, as an operation |
+//! | `sent_forms` | forms that were sent: a second press does nothing anew |
+//! | `operations` | operations, their list and one |
+
+mod many;
+mod operations;
+mod perform;
+mod planned;
+mod sent_forms;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::{HeaderValue, Uri, header};
+use serde::Deserialize;
+use serde_json::Value;
+use ulid::Ulid;
+use waybill_api::instant::Instant;
+use waybill_core::code::Code;
+use waybill_page::Markup;
+use waybill_page::acts::{Act, Form, On, Reach, Right, Target};
+use waybill_page::address;
+use waybill_page::frame::Place;
+use waybill_page::parts::Fault;
+use waybill_page::views::{self, Concerns, Given};
+
+use super::see_other;
+use super::sign_in::may_post;
+use super::visit::{View, Visit};
+use crate::app::App;
+use crate::auth::Permission;
+use crate::body;
+use crate::caller::Caller;
+use crate::edge;
+use crate::limits::PAGE_ROWS;
+use crate::problem::Problem;
+use crate::routes::query::query;
+
+pub(super) use operations::{operation, operations};
+pub(crate) use sent_forms::SentForms;
+use sent_forms::{Done, SentForm};
+
+/// What an act needs, as the edge knows it.
+pub(super) fn permission(right: Right) -> Permission {
+    match right {
+        Right::Send => Permission::Send,
+        Right::Operate => Permission::Operate,
+        Right::Manage => Permission::Manage,
+    }
+}
+
+/// An act and its target, as the address says them.
+#[derive(Clone, Debug)]
+struct Asked {
+    act: Act,
+    target: Target,
+    /// On dead letters: only what died until then.
+    before: Option<Instant>,
+}
+
+impl Asked {
+    fn read(uri: &Uri) -> Result<Self, Problem> {
+        let (act, target) = Target::read(uri.query().unwrap_or_default()).map_err(Problem::invalid)?;
+        let picks = target.picks.len();
+        if picks > PAGE_ROWS {
+            let text = format!("{picks} rows are picked, at most {PAGE_ROWS} are taken: act on all that match instead");
+            return Err(Problem::invalid(text).at("pick"));
+        }
+        let ways = [!target.id.is_empty(), target.is_many(), picks > 0];
+        let of = ways.into_iter().filter(|way| *way).count();
+        let is_right = match (act.about().on, act.about().reach) {
+            (On::Host, _) => of == 0,
+            (_, Reach::One) => of == 1 && !target.id.is_empty(),
+            (_, Reach::Any) => of == 1,
+            (_, Reach::Many) => of == 1 && target.is_many(),
+        };
+        if !is_right || picks > 0 && act.about().on != On::DeadLetter {
+            let text = format!("the address doesn't say what to {} as that is done", act.about().word.to_lowercase());
+            return Err(Problem::invalid(text).at("id"));
+        }
+        let before = (!target.before.is_empty()).then(|| instant("before", &target.before)).transpose()?;
+        Ok(Self { act, target, before })
+    }
+
+    fn address(&self) -> String {
+        self.target.address(self.act)
+    }
+
+    /// The same, with what died until an instant; with none what is there.
+    fn until(&self, before: Option<Instant>) -> Self {
+        let written = before.map(|before| before.0.to_string()).unwrap_or_default();
+        let target = Target { before: written, ..self.target.clone() };
+        Self { act: self.act, target, before }
+    }
+}
+
+/// An instant as it is written.
+fn instant(field: &'static str, text: &str) -> Result<Instant, Problem> {
+    let read = Instant::deserialize(Value::from(text.trim()));
+    read.map_err(|error| Problem::invalid(error.to_string()).at(field))
+}
+
+/// A request as the API's routes take it, with the target's tenant and kind.
+fn request(caller: &Caller, target: &Target, body: &Value) -> Request {
+    let members = [("tenant", target.tenant.as_str()), ("kind", target.kind.as_str())];
+    let mut request = Request::new(Body::from(body.to_string()));
+    if let Ok(uri) = address::with(address::PLAN, &members).parse::<Uri>() {
+        *request.uri_mut() = uri;
+    }
+    *request.method_mut() = http::Method::POST;
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request.extensions_mut().insert(caller.clone());
+    request
+}
+
+/// The answer of a route, which is small.
+async fn read(response: Response) -> Result<Value, Problem> {
+    let bytes = axum::body::to_bytes(response.into_body(), crate::limits::BODY_BYTES_MAX).await;
+    serde_json::from_slice(&bytes.map_err(Problem::internal)?).map_err(Problem::internal)
+}
+
+const PLAN: View = View { place: Place::None, title: "Plan", needs: Permission::Read };
+
+/// A plan. The instant until which it takes dead letters is in its form's address, so that what is done is what was planned.
+pub(super) async fn plan(State(app): State<App>, visit: Visit) -> Response {
+    match Asked::read(&visit.uri) {
+        Ok(asked) => visit.show(&app, PLAN, planned(&app, &visit, &asked, Given::default(), None)).await,
+        Err(problem) => visit.show(&app, PLAN, async { Err(problem) }).await,
+    }
+}
+
+/// The page of a plan, with what was written before and why it came to nothing.
+async fn planned(
+    app: &App,
+    visit: &Visit,
+    asked: &Asked,
+    given: Given,
+    refusal: Option<Fault>,
+) -> Result<Markup, Problem> {
+    let may = visit.may().has(asked.act.about().right);
+    let concerns = planned::concerns(app, visit, asked).await;
+    let asked = match &concerns {
+        Concerns::Many(Ok(many)) => &asked.until(many.before),
+        _ => asked,
+    };
+    let plan = views::Plan {
+        act: asked.act,
+        target: asked.target.clone(),
+        concerns,
+        before: asked.before,
+        form: form(app, visit).filter(|_| may),
+        refusal,
+        given,
+    };
+    Ok(views::plan(&plan, visit.as_of))
+}
+
+/// What goes with a form of this view; none where the caller came without a session.
+fn form(app: &App, visit: &Visit) -> Option<Form> {
+    Some(Form { token: visit.form_token(app)?.to_owned(), key: Ulid::new().to_string().to_lowercase() })
+}
+
+/// Does what a plan's form asks for, and leads to what came of it. What was refused is a plan again.
+pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) -> Response {
+    let sent = async {
+        let asked = Asked::read(&visit.uri)?;
+        let (parts, body) = request.into_parts();
+        let headers = parts.headers.clone();
+        let given = Given(body::fields(&app, Request::from_parts(parts, body)).await?);
+        let token = visit.form_token(&app).unwrap_or_default();
+        may_post(&app, &headers, &visit.uri, given.text("form"), token)?;
+        edge::may(&visit.caller.0, permission(asked.act.about().right))?;
+        Ok::<_, Problem>((asked, given))
+    };
+    let (asked, given) = match sent.await {
+        Ok(sent) => sent,
+        Err(problem) => return visit.show(&app, PLAN, async { Err(problem) }).await,
+    };
+    match done(&app, &visit, asked.clone(), given.clone()).await {
+        Ok(to) => see_other(&to),
+        Err(problem) => again(&app, &visit, asked, given, problem).await,
+    }
+}
+
+/// Does it, unless this very form was sent before; where what came of it is shown.
+async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<String, Problem> {
+    let ui = app.ui.as_ref().ok_or_else(|| Problem::internal("there is no page"))?;
+    let place = edge::place(app, &visit.caller.0)?;
+    let key = given.text("key").to_owned();
+    if key.is_empty() {
+        return Err(Problem::invalid("the form has no key: open the plan anew").at("key"));
+    }
+    let sent = SentForm { owner: visit.form_token(app).unwrap_or_default().to_owned(), key, address: asked.address() };
+    let (app, caller) = (Arc::clone(app), visit.caller.clone());
+    let work = async move {
+        let _place = place;
+        match asked.target.is_many() {
+            true => many::begin(&app, &caller, &asked, &given).await,
+            false => perform::perform(&app, &caller, &asked, &given).await,
+        }
+    };
+    let done = ui.sent_forms.run(&sent, work).await?;
+    Ok(match done {
+        Done::Operation(id) => waybill_page::acts::operation(&id),
+        Done::Said(_) => address::with(address::ANSWER, &[("key", &sent.key)]),
+    })
+}
+
+/// The plan again, as it is now, with why nothing was done.
+async fn again(app: &App, visit: &Visit, asked: Asked, given: Given, problem: Problem) -> Response {
+    // A set that grew is planned anew with all that is there.
+    let asked = if problem.code == Code::OPERATION_SET_GREW { asked.until(None) } else { asked };
+    let refusal = visit.fault(&problem);
+    let page = planned(app, visit, &asked, given, Some(refusal)).await;
+    match page {
+        Ok(page) => visit.refused(app, PLAN, &page, problem).await,
+        Err(problem) => visit.show(app, PLAN, async { Err(problem) }).await,
+    }
+}
+
+/// What the address of an answer says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AnswerAsked {
+    key: String,
+}
+
+/// What an act came to.
+pub(super) async fn answer(State(app): State<App>, visit: Visit) -> Response {
+    let view = View { title: "Done", ..PLAN };
+    let body = async {
+        let asked: AnswerAsked = query(&visit.uri)?;
+        let owner = visit.form_token(&app).unwrap_or_default();
+        let kept = app.ui.as_ref().and_then(|ui| ui.sent_forms.said(owner, &asked.key));
+        let Some(answer) = kept else {
+            let text = "this answer isn't kept any more: the audit trail has what was done";
+            return Err(Problem::new(Code::HTTP_NOT_FOUND, text));
+        };
+        let undo = answer.act.about().undo.filter(|undo| visit.may().has(undo.about().right));
+        let form = undo.and_then(|_| form(&app, &visit));
+        Ok::<Markup, Problem>(views::answer(&answer, form.as_ref(), visit.as_of))
+    };
+    visit.show(&app, view, body).await
+}
+
+/// Refuses an act whose id or number wasn't typed as it is.
+fn check_typed(asked: &Asked, matched: Option<u64>, given: &Given) -> Result<(), Problem> {
+    let Some(expected) = asked.act.typed(&asked.target, matched) else { return Ok(()) };
+    let typed = given.text("typed").trim();
+    let is_number = matched.is_some() && typed.replace(',', "") == expected;
+    if typed == expected || is_number {
+        return Ok(());
+    }
+    let text = format!("type {expected:?} to do it: this can't be taken back, or concerns many");
+    Err(Problem::invalid(text).at("typed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Role;
+
+    fn read(address: &str) -> Result<Asked, u16> {
+        Asked::read(&address.parse().unwrap()).map_err(|problem| problem.code.status())
+    }
+
+    #[test]
+    fn the_roles_that_the_page_names_are_those_that_may() {
+        for act in Act::ALL {
+            let right = act.about().right;
+            for role in Role::ALL {
+                let is_named = right.roles().split([',', ' ']).any(|word| word == role.as_str());
+                assert_eq!(is_named, role.grants(permission(right)), "{act:?} {role:?}");
+            }
+            assert_eq!(permission(right).needs_all_tenants(), right.roles().ends_with("all tenants"));
+        }
+    }
+
+    #[test]
+    fn an_address_says_one_some_or_all_as_its_act_takes_them() {
+        for address in [
+            "/ui/plan?act=dead-replay&id=1",
+            "/ui/plan?act=dead-replay&filter=id%3D*",
+            "/ui/plan?act=dead-replay&pick=id%3D1",
+            "/ui/plan?act=configuration-reload",
+        ] {
+            assert!(read(address).is_ok(), "{address}");
+        }
+        for address in [
+            "/ui/plan",
+            "/ui/plan?act=dead-replay",
+            "/ui/plan?act=dead-replay&id=1&filter=id%3D*",
+            "/ui/plan?act=dead-purge&id=1",
+            "/ui/plan?act=transport-pause&filter=id%3D*",
+            "/ui/plan?act=saga-kill&pick=id%3D1",
+            "/ui/plan?act=configuration-reload&id=1",
+            "/ui/plan?act=dead-replay&filter=id%3D*&before=yesterday",
+        ] {
+            assert_eq!(read(address).err(), Some(400), "{address}");
+        }
+        let many = "&pick=id%3D1".repeat(PAGE_ROWS + 1);
+        assert_eq!(read(&format!("/ui/plan?act=dead-replay{many}")).err(), Some(400));
+    }
+}
