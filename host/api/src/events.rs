@@ -33,7 +33,7 @@ pub struct AppendBody {
     /// Append only if the stream ends at this number; 0 = it has never had an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_seq: Option<SeqJson>,
-    /// Whose stream; `default` if absent.
+    /// Whose stream; the credential's only tenant, else `default`, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }

@@ -108,7 +108,7 @@ pub struct MessageView {
 /// Why a message waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
-    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused`, `unclaimed`, `trial` or `turn`.
+    /// `key`, `retry`, `schedule`, `destination`, `transport`, `no_route`, `paused`, `unclaimed`, `rate`, `trial` or `turn`.
     #[schema(value_type = String)]
     pub on: WaitKind,
     /// Explanation for people; of what is held `CODE: reason`.

@@ -155,7 +155,7 @@ impl From<OvertakenRange> for Overtaken {
 #[serde(deny_unknown_fields)]
 pub struct SeekRelay {
     pub stream: String,
-    /// Tenant; `default` if absent.
+    /// Whose stream; the credential's only tenant, else `default`, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Behind the event of this number.

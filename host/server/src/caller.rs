@@ -45,11 +45,11 @@ impl Caller {
 
     /// The tenant of one object. An object of another tenant doesn't exist for the caller (404, not 403).
     pub fn tenant_of(&self, asked: Option<&str>, what: Missing, id: &str) -> Result<Tenant, Problem> {
-        let tenant = match (asked, &self.0.tenants) {
+        let tenant = match (asked, self.only()) {
             (Some(name), _) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
-            (None, Tenants::Only(list)) if list.len() == 1 => list.first().cloned().unwrap_or_else(Tenant::unnamed),
-            (None, tenants) if tenants.include(&Tenant::unnamed()) => Tenant::unnamed(),
-            (None, _) => return Err(self.which_tenant()),
+            (None, Some(only)) => only.clone(),
+            (None, None) if self.0.tenants.include(&Tenant::unnamed()) => Tenant::unnamed(),
+            (None, None) => return Err(self.which_tenant()),
         };
         if self.0.tenants.include(&tenant) { Ok(tenant) } else { Err(Problem::not_found(what, id)) }
     }
@@ -90,12 +90,22 @@ impl Caller {
         Ok((within.then_some(parsed), tenant))
     }
 
+    /// The only tenant of the caller, if it has no others: what names none is this one's.
+    fn only(&self) -> Option<&Tenant> {
+        match &self.0.tenants {
+            Tenants::Only(list) => match list.as_slice() {
+                [only] => Some(only),
+                _ => None,
+            },
+            Tenants::All => None,
+        }
+    }
+
     /// The tenant that a saga is started for: as asked, else the caller's only one, else `default`.
     pub fn own(&self, asked: Option<&str>) -> Result<Tenant, Problem> {
-        let tenant = match (asked, &self.0.tenants) {
-            (Some(name), _) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
-            (None, Tenants::Only(list)) if list.len() == 1 => list.first().cloned().unwrap_or_else(Tenant::unnamed),
-            (None, _) => Tenant::unnamed(),
+        let tenant = match asked {
+            Some(name) => Tenant::new(name).map_err(|error| Problem::from(error).at("tenant"))?,
+            None => self.only().cloned().unwrap_or_else(Tenant::unnamed),
         };
         if self.0.tenants.include(&tenant) { Ok(tenant) } else { Err(self.not_yours(tenant.as_str())) }
     }
@@ -119,11 +129,16 @@ impl Caller {
         }
     }
 
-    /// Checks that all messages are for tenants of the caller, and adds the request's trace context.
+    /// Checks that all messages are for tenants of the caller, whose only one those get that name none, and adds the request's trace
+    /// context.
     pub fn admit(&self, messages: &mut [NewMessage], headers_trace: Option<&str>) -> Result<(), Problem> {
+        let only = self.only();
         for (index, message) in messages.iter_mut().enumerate() {
+            if message.tenant.is_none() {
+                message.tenant = only.map(Tenant::to_string);
+            }
             if let Tenants::Only(list) = &self.0.tenants {
-                let name = message.tenant.as_deref().unwrap_or("default");
+                let name = message.tenant.as_deref().unwrap_or(Tenant::UNNAMED);
                 if !list.iter().any(|tenant| tenant.as_str() == name) {
                     let mut problem = self.not_yours(name);
                     problem.at.index = Some(index);
@@ -225,6 +240,21 @@ mod tests {
         assert_eq!(code(caller(&["a", "default"]), None), Ok("default".into()));
         assert_eq!(code(caller(&["*"]), None), Ok("default".into()));
         assert_eq!(code(caller(&["*"]), Some("")), Err(400));
+    }
+
+    #[test]
+    fn a_message_without_a_tenant_is_of_the_callers_only_one() {
+        let admitted = |caller: Caller, asked: Option<&str>| {
+            let mut messages = [NewMessage { tenant: asked.map(str::to_owned), ..NewMessage::default() }];
+            let done = caller.admit(&mut messages, None).map_err(|problem| problem.code.status());
+            let [message] = messages;
+            done.map(|()| message.tenant)
+        };
+        assert_eq!(admitted(caller(&["a"]), None), Ok(Some("a".into())));
+        assert_eq!(admitted(caller(&["a"]), Some("default")), Err(403));
+        assert_eq!(admitted(caller(&["a", "b"]), None), Err(403));
+        assert_eq!(admitted(caller(&["a", "default"]), None), Ok(None));
+        assert_eq!(admitted(caller(&["*"]), None), Ok(None));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct NewMessageJson {
     /// Messages of one (tenant, key) are delivered one at a time, in commit order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Whose; `default` if absent.
+    /// Whose; the credential's only tenant, else `default`, if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Sent with the message.

@@ -64,7 +64,7 @@ pub struct StartSagaJson {
     /// Id of your choice (up to 128 bytes, without `~`): starting the same saga again then changes nothing.
     #[serde(default)]
     pub id: Option<String>,
-    /// Whose; `default` if absent.
+    /// Whose; the credential's only tenant, else `default`, if absent.
     #[serde(default)]
     pub tenant: Option<String>,
     /// Time for the whole saga from now, in milliseconds; then it is compensated. Also `ttl_ms`.

@@ -135,10 +135,6 @@ async fn messages_for_another_tenant_are_refused_as_a_whole() {
             r#"{"messages":[{"topic":"bus:a","payload":1,"tenant":"acme"},{"topic":"bus:a","payload":1,"tenant":"other"}]}"#,
         ),
         (
-            "/v1/messages",
-            r#"{"messages":[{"topic":"bus:a","payload":1,"tenant":"acme"},{"topic":"bus:a","payload":1}]}"#,
-        ),
-        (
             "/v1/transactions",
             r#"{"messages":[{"topic":"bus:a","payload":1,"tenant":"acme"},{"topic":"bus:a","payload":1,"tenant":"other"}]}"#,
         ),
@@ -155,6 +151,35 @@ async fn messages_for_another_tenant_are_refused_as_a_whole() {
     assert_eq!(bulk.problem(), (403, "AUTH.TENANT".into()));
     let acts = ["enqueue", "transact", "edit", "start_operation"];
     assert!(!api.reached().iter().any(|asked| acts.contains(asked)));
+}
+
+/// As sagas, keys and streams are.
+#[tokio::test]
+async fn messages_that_name_no_tenant_are_of_the_tokens_only_one() {
+    let tokens = vec![token("acme", &["acme"], &[Role::Admin]), token("two", &["acme", "other"], &[Role::Admin])];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let named = |id: &str| format!(r#"{{"topic":"bus:a","payload":1,"id":"{id}"}}"#);
+    let other = r#"{"topic":"bus:a","payload":1,"id":"named","tenant":"acme"}"#;
+    for (path, body) in [
+        ("/v1/messages", named("one")),
+        ("/v1/messages", format!(r#"{{"messages":[{},{other}]}}"#, named("many"))),
+        ("/v1/transactions", format!(r#"{{"messages":[{}]}}"#, named("joint"))),
+    ] {
+        let sent = api.send(as_caller(post(path, body.clone()), "acme")).await;
+        assert_eq!(sent.status, 201, "{path} {body}: {}", sent.text);
+        let refused = api.send(as_caller(post(path, body), "two")).await;
+        assert_eq!(refused.problem(), (403, "AUTH.TENANT".into()), "which of the two isn't said");
+    }
+    let lines = with(post("/v1/messages", named("line")), "content-type", "application/x-ndjson");
+    assert_eq!(api.send(as_caller(lines, "acme")).await.status, 201);
+    let kept = || with(as_caller(post("/v1/messages", named("kept")), "acme"), "idempotency-key", "k");
+    assert_eq!(api.send(kept()).await.status, 201);
+    assert_eq!(api.send(kept()).await.header("idempotency-replayed"), "true");
+    for id in ["one", "many", "named", "joint", "line", "kept"] {
+        assert_eq!(api.host.view("acme", id).await.tenant, "acme", "{id}");
+    }
+    let key = api.send(as_caller(get("/v1/idempotency?key=k&tenant=acme"), "acme")).await;
+    assert_eq!(key.status, 200, "{}", key.text);
 }
 
 #[tokio::test]
