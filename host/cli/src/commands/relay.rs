@@ -95,7 +95,7 @@ pub struct Seek {
     /// With the earliest event that is kept, or behind the latest
     #[arg(long, value_enum)]
     pub to: Option<End>,
-    /// Tenant of the stream [default: default]
+    /// Tenant of the stream [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
     /// Why, for the audit

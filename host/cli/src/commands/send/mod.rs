@@ -39,7 +39,7 @@ pub struct Send {
     /// Messages of one key are delivered one at a time, in order
     #[arg(long)]
     pub key: Option<String>,
-    /// Tenant [default: default]
+    /// Tenant [default: the token's only one, else default]
     #[arg(long)]
     pub tenant: Option<String>,
     /// Header, may be repeated
