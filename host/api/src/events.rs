@@ -54,6 +54,7 @@ pub struct NewEventBody {
     pub resource_type: String,
     /// Which one, up to 255 bytes.
     pub resource_id: String,
+    /// What happened. It has to be said: neither `OP_UNSPECIFIED` nor 0.
     #[serde(deserialize_with = "op")]
     pub op: OpJson,
     /// Version of the payload's schema, from 1.
@@ -68,14 +69,14 @@ pub struct NewEventBody {
     /// Why it happened, in words: `manual`, `scheduling`, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Names and texts. What led to the event goes on to receivers as `causation-id`.
+    /// Names and texts, at most 64 and together 16 KiB. What led to the event goes on to receivers as `causation-id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
     pub headers: Option<HeadersMapJson<'static>>,
     /// Media type of the payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// A payload that names its own type.
+    /// A payload that names its own type; not beside `payload_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<AnyJson>)]
     pub payload: Option<AnyJson<'static>>,

@@ -13,6 +13,9 @@ use waybill_core::time::UnixMillis;
 /// send at once what was meant for later.
 const MILLIS_MIN: u64 = 100_000_000_000;
 
+/// The last instant that is taken, at the end of the year 9999 in every time zone.
+const MILLIS_MAX: u64 = 253_402_207_200_999;
+
 /// An instant on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub UnixMillis);
@@ -79,11 +82,12 @@ impl PartialSchema for Instant {
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
-        let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(MILLIS_MIN));
+        let number =
+            ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(MILLIS_MIN)).maximum(Some(MILLIS_MAX));
         OneOfBuilder::new()
             .item(text)
             .item(number)
-            .description(Some("RFC 3339 text, or integer milliseconds since 1970. Answers always hold the text."))
+            .description(Some("RFC 3339 text, or integer milliseconds since 1970, of an instant from 1970 to 9999. Answers always hold the text."))
             .into()
     }
 }

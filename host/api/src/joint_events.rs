@@ -97,7 +97,10 @@ impl PartialSchema for JointEventBody {
             event.description = Some("An event of a transaction: one to append, and where to.".into());
             event.properties.insert("stream".into(), text("Name of the stream."));
             event.properties.insert("expected_seq".into(), seq(about));
-            event.properties.insert("tenant".into(), text("Whose stream; the credential's only tenant, else `default`, if absent."));
+            event.properties.insert(
+                "tenant".into(),
+                text("Whose stream; the credential's only tenant, else `default`, if absent."),
+            );
             event.required.push("stream".into());
         }
         schema

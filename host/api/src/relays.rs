@@ -150,7 +150,7 @@ impl From<OvertakenRange> for Overtaken {
     }
 }
 
-/// Where a relay goes on in a stream: `after` a number, or `to` one of its ends.
+/// Where a relay goes on in a stream: either `after` a number, or `to` one of its ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SeekRelay {

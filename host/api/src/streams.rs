@@ -176,7 +176,8 @@ impl StreamActedView {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportStream {
-    /// 1 to 4,096 of them, by number, with their ids and times. What was trimmed or compacted is left out: its numbers stay free. `stream` and `tenant` are those of the request.
+    /// 1 to 4,096 of them, by number, with their ids and times. What was trimmed or compacted is left out: its numbers stay free. `stream` and
+    /// `tenant` are those of the request. What is refused of an event that is appended is refused here, too.
     #[schema(value_type = Vec<EnvelopeJson>, min_items = 1, max_items = 4096)]
     pub events: Vec<EnvelopeJson<'static>>,
     /// Why, for the audit; up to 2,000 bytes.

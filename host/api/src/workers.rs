@@ -33,7 +33,7 @@ pub struct ClaimBody {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400)]
     pub lease_seconds: Option<u64>,
-    /// Only topics that this pattern takes, as in a route.
+    /// Only topics that this pattern takes, as in a route: `bus:orders.**`.
     #[serde(default)]
     pub topic: Option<String>,
     /// Only this tenant's; all that the credential allows if absent.
@@ -103,20 +103,20 @@ pub struct SettleItemBody {
     pub token: String,
     /// What is to become of it.
     pub result: SettleWord,
-    /// Why it failed (`nack`, `dead`): a text, or an object with a code.
+    /// Why it failed, with `nack` and `dead` only: a text, or an object with a code.
     #[serde(default)]
     pub error: Option<WorkerError>,
-    /// When it is tried again (`nack`, else the host's backoff decides) or given out again (`release`, else at once).
+    /// When it is tried again (`nack`, else the host's backoff decides) or given out again (`release`, else at once). With these two only.
     #[serde(default)]
     pub next_attempt_at: Option<Instant>,
-    /// What the receiver gave back (`ack`), up to 1,024 bytes; also `memory_id`.
+    /// What the receiver gave back, with `ack` only, up to 1,024 bytes; also `memory_id`.
     #[serde(default, alias = "memory_id")]
     pub receipt: Option<String>,
-    /// How much longer the worker keeps it (`renew`); as long as it asked for at first if absent.
+    /// How much longer the worker keeps it, with `renew` only; as long as it asked for at first if absent.
     #[serde(default)]
     #[schema(minimum = 100, maximum = 86_400_000)]
     pub lease_ms: Option<u64>,
-    /// The same in seconds; not beside `lease_ms`.
+    /// The same in seconds, with `renew` only; not beside `lease_ms`.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400)]
     pub lease_seconds: Option<u64>,
@@ -147,7 +147,7 @@ pub enum WorkerError {
     Text(String),
     /// With a code by which dead letters are grouped.
     Coded {
-        /// Upper case letters, digits, dots and underscores.
+        /// Upper case letters, digits, dots and underscores, at most 64.
         code: String,
         /// A sentence for people; empty if absent.
         #[serde(default)]

@@ -81,7 +81,9 @@ impl PartialSchema for SeqJson {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some("^[0-9]{1,20}$"))
+            // Numbers up to the largest that there can be, but for the last fortieth of them: these don't come up, and the form stays
+            // readable.
+            .pattern(Some("^([0-9]{1,19}|1[0-7][0-9]{18})$"))
             .description(Some("A whole number, in quotes so that it is exact in every language. On input a plain number is taken, too."))
             .into()
     }

@@ -18,8 +18,8 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only documented: the header itself is read by `asked`")]
 pub(crate) struct KeyHeader {
-    /// A key of your choice, up to 255 visible ASCII characters: the request is executed once, and its repeats get the first
-    /// answer with `idempotency-replayed: true`. 409 while the first one is in flight, 422 for another request.
+    /// A key of your choice, up to 255 visible ASCII characters, as they are or between double quotes: the request is executed once,
+    /// and its repeats get the first answer with `idempotency-replayed: true`. 409 while the first one is in flight, 422 for another request.
     #[param(rename = "idempotency-key")]
     idempotency_key: Option<String>,
 }

@@ -25,6 +25,7 @@ pub struct LinksJson {
     pub step: Option<String>,
     /// How long the links are good, in milliseconds, at least 1,000; as long as the step waits if absent, and never longer.
     #[serde(default)]
+    #[schema(minimum = 1000, maximum = 31_622_400_000_u64)]
     pub expires_ms: Option<u64>,
 }
 

@@ -37,7 +37,7 @@ pub struct NewMessageJson {
     /// Whose; the credential's only tenant, else `default`, if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Sent with the message.
+    /// Sent with the message. Names are those of HTTP headers, at most 64, with texts without control characters; together 16 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<HeadersJson>,
     /// Id of your choice (up to 128 bytes): enqueueing the same message again then changes nothing.
@@ -46,7 +46,7 @@ pub struct NewMessageJson {
     /// Earliest instant it is sent; at once if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Instant>,
-    /// From then on it isn't sent any more and ends `expired`.
+    /// From then on it isn't sent any more and ends `expired`. It lies in the future, and after `not_before`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Instant>,
     /// When it happened; now if absent, at most a minute ahead.
@@ -100,16 +100,18 @@ pub struct TransactionIn {
     pub events: Vec<JointEventBody>,
 }
 
-/// A business transaction: statements, messages and events, at least one of them.
+/// A business transaction: statements, messages and events, at least one of them: lists that are all empty are refused.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Transaction)]
 pub struct TransactionJson {
     /// Run in order: SELECT, CREATE, INSERT, UPDATE, UPSERT, DELETE, RELATE, LET, RETURN, on tables of your own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 1000)]
     pub statements: Vec<StatementJson>,
     /// Committed with the statements, or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 10_000)]
     pub messages: Vec<NewMessageJson>,
     /// Appended with them, or not at all; 4,096 at most. Without `expected_seq` they never make the transaction fail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -124,7 +126,7 @@ pub struct TransactionJson {
 pub struct StatementJson {
     /// SurrealQL; `$names` in it stand for values of `bindings`.
     pub query: String,
-    /// Values of its `$names`.
+    /// Values of its `$names`; `docs/transactions.md` says how much they may take.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     #[schema(value_type = Object)]
     pub bindings: serde_json::Map<String, serde_json::Value>,
@@ -199,32 +201,32 @@ impl OperationKind {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartOperation {
-    /// What is done to each that matches.
+    /// What is done to each that matches. `accept` and `quarantine` need a `reason`, `reschedule_messages` needs `not_before`.
     pub kind: OperationKind,
     /// Which: `tenant=acme code=NATS.* age>1h`; of sagas those that haven't ended, of messages those that wait, by the conditions of
     /// their lists. To take all, write `id=*`.
     #[schema(min_length = 1)]
     pub filter: String,
-    /// Of a retry: from which step, of paused sagas.
+    /// Only with `retry`: from which step, of paused sagas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Of a retry: which way stuck sagas go on; `compensate` if absent.
+    /// Only with `retry`: which way stuck sagas go on; `compensate` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RetryMode>,
-    /// Of a `reschedule_messages`: the instant; one in the past means now.
+    /// Only with `reschedule_messages`, which needs it: the instant; one in the past means now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Instant>,
-    /// On dead letters: only those that died until then, by which ages count too; now if absent or later. Take it from the plan.
+    /// Only on dead letters: those alone that died until then, by which ages count too; now if absent or later. Take it from the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Instant>,
-    /// On dead letters: how many the plan counted. If more match, nothing is done (`OPERATION.SET_GREW`).
+    /// Only on dead letters: how many the plan counted. If more match, nothing is done (`OPERATION.SET_GREW`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect_count: Option<u64>,
-    /// On dead letters: a dry run counts all of them, not the latest 10,000 alone; with `expect_count`: the plan did. Past 100,000 it is a
+    /// Only on dead letters: a dry run counts all of them, not the latest 10,000 alone; with `expect_count`: the plan did. Past 100,000 it is a
     /// lower bound all the same.
     #[serde(default)]
     pub exact: bool,
-    /// Of a replay: so many messages are put back first, 1 to 1,000, and the rest only when all of these are delivered. One that dies again
+    /// Only with `replay`: so many messages are put back first, 1 to 1,000, and the rest only when all of these are delivered. One that dies again
     /// stops it. It takes messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]

@@ -71,7 +71,7 @@ pub struct StartSagaJson {
     #[serde(default, alias = "ttl_ms")]
     #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
     pub deadline_ms: Option<u64>,
-    /// Handed to every step.
+    /// Handed to every step. Names are those of HTTP headers, at most 64, with texts without control characters; together 16 KiB.
     #[serde(default)]
     pub headers: Option<HeadersJson>,
     /// Trace chain of the business operation.
@@ -213,7 +213,7 @@ pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
 #[serde(deny_unknown_fields)]
 #[schema(as = StepReplyError, example = json!({"code": "stock.none", "reason": "none left of sku 9"}))]
 pub struct ReplyErrorJson {
-    /// Stable code of yours, at most 64 bytes; `SAGA.REPLY` if absent.
+    /// Stable code of yours, one word of at most 64 bytes of visible ASCII; `SAGA.REPLY` if absent.
     #[serde(default)]
     pub code: Option<String>,
     /// The error in a sentence, for people.

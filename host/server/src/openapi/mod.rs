@@ -1,5 +1,7 @@
 //! The OpenAPI document, made from the routes themselves.
 
+mod bounds;
+mod forms;
 mod refine;
 
 use std::collections::BTreeMap;
@@ -52,7 +54,9 @@ pub(crate) fn base() -> OpenApi {
         .description(Some(
             "A transactional outbox that delivers through sandboxed plugins. Errors are RFC 9457 problems; lists are paged by an \
              opaque cursor; durations are `_ms` numbers; instants are RFC 3339 text (or epoch milliseconds in requests); unknown \
-             fields are refused.",
+             fields are refused. A bound of a text holds for its bytes in UTF-8, which are more than its characters beyond ASCII. \
+             `filter` has a grammar (docs/filters.md), and a cursor goes back to the list that it came from, with the same tenant, \
+             filter and order.",
         ))
         .contact(Some(ContactBuilder::new().name(Some("Whoever runs this host")).build()))
         .license(Some(LicenseBuilder::new().name("Apache License 2.0").identifier(Some("Apache-2.0")).build()))

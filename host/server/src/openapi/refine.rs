@@ -1,80 +1,26 @@
-//! What the document says beyond the types behind it: one schema a thing, in the forms that generators of clients take, with
-//! the bounds of requests.
+//! What the document says beyond the types behind it: one schema a thing, in the forms that generators of clients take. The bounds of
+//! requests are added by [`super::bounds`].
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use waybill_core::annotation::{Annotation, Kind};
-use waybill_core::limits::{REQUEST_HASH_BYTES_MAX, TENANT_BYTES_MAX, TEXT_BYTES_MAX, TOPIC_BYTES_MAX};
-use waybill_core::saga::limits::NAME_BYTES_MAX;
-use waybill_core::streams::limits::HISTORY_NAME_BYTES_MAX;
 
-use crate::limits::WORKER_BYTES_MAX;
+use super::bounds::bound_requests;
 
-type Schemas = Map<String, Value>;
+pub(super) type Schemas = Map<String, Value>;
 
 const REFERENCE: &str = "#/components/schemas/";
 /// Media type of plugins' components.
 const COMPONENT: &str = "application/wasm";
 /// Keywords whose members are schemas that are held against one value.
-const COMBINING: [&str; 3] = ["oneOf", "anyOf", "allOf"];
-
-/// Members and parameters of requests that are refused when they are empty, wherever they stand. Ids of whatever kind are such.
-const NEVER_EMPTY: [&str; 16] = [
-    "by",
-    "consumer",
-    "cursor",
-    "definition",
-    "hash",
-    "id",
-    "key",
-    "name",
-    "note",
-    "resource_id",
-    "resource_type",
-    "step",
-    "tenant",
-    "token",
-    "topic",
-    "worker_id",
-];
-/// A request that has a wrong one of these isn't refused: each gets an answer of its own.
-const ANSWERED_APART: &str = "SettleItem";
-/// A text that isn't empty and has no control character.
-const NO_CONTROL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
-/// Members and parameters of requests that have a form besides. A control character is in none of them.
-const PATTERNS: [(&str, &str); 9] = [
-    ("id", NO_CONTROL),
-    ("key", NO_CONTROL),
-    ("token", NO_CONTROL),
-    ("tenant", NO_CONTROL),
-    ("hash", NO_CONTROL),
-    ("worker_id", NO_CONTROL),
-    ("sha256", "^(sha256:)?[0-9A-Fa-f]{64}$"),
-    ("payload_sha", "^[0-9A-Fa-f]{64}$"),
-    (
-        STREAM,
-        r"^(saga\.([A-Za-z0-9._:-]|%[0-9A-F]{2})+|(?!\.\.?(/|$))[A-Za-z0-9._:-]+(/(?!\.\.?(/|$))[A-Za-z0-9._:-]+)*)$",
-    ),
-];
-/// A member or parameter that is a stream's name.
-const STREAM: &str = "stream";
-/// Members and parameters of requests that are refused above so many bytes, and so above so many characters.
-const LENGTHS: [(&str, usize); 6] = [
-    ("tenant", TENANT_BYTES_MAX),
-    ("worker_id", WORKER_BYTES_MAX),
-    ("hash", REQUEST_HASH_BYTES_MAX),
-    ("step", NAME_BYTES_MAX),
-    ("topic", TOPIC_BYTES_MAX),
-    (STREAM, HISTORY_NAME_BYTES_MAX),
-];
+pub(super) const COMBINING: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
 /// Puts the document that was made of the types into its last form.
 pub(super) fn refine(document: &mut Value) {
     if let Some(schemas) = schemas(document) {
         list_by_reference(schemas);
         name_variants(schemas);
-        one_payload(schemas);
+        payload_bytes(schemas);
         edited_message(schemas);
         whole_objects(schemas);
     }
@@ -84,7 +30,7 @@ pub(super) fn refine(document: &mut Value) {
     drop_unused(document);
 }
 
-fn schemas(document: &mut Value) -> Option<&mut Schemas> {
+pub(super) fn schemas(document: &mut Value) -> Option<&mut Schemas> {
     document.pointer_mut("/components/schemas")?.as_object_mut()
 }
 
@@ -163,14 +109,10 @@ impl Variant {
     }
 }
 
-/// A message has one payload: JSON or bytes.
-fn one_payload(schemas: &mut Schemas) {
-    let Some(Value::Object(message)) = schemas.get_mut("NewMessage") else { return };
-    let one = json!([{ "oneOf": [{ "required": ["payload"] }, { "required": ["payload_base64"] }] }]);
-    message.insert("allOf".to_owned(), one);
-    if let Some(Value::Object(bytes)) =
-        message.get_mut("properties").and_then(|members| members.get_mut("payload_base64"))
-    {
+/// The payload of a message in bytes is a text that holds them, and never null.
+fn payload_bytes(schemas: &mut Schemas) {
+    let bytes = schemas.get_mut("NewMessage").and_then(|message| message.pointer_mut("/properties/payload_base64"));
+    if let Some(Value::Object(bytes)) = bytes {
         bytes.insert("type".to_owned(), "string".into());
         bytes.insert("format".to_owned(), "byte".into());
     }
@@ -181,6 +123,10 @@ fn edited_message(schemas: &mut Schemas) {
     let message = schemas.get("NewMessage").and_then(|message| message.get("properties")).and_then(Value::as_object);
     let Some(mut members) = message.cloned() else { return };
     members.remove("causation_id");
+    // A message always has one.
+    if let Some(Value::Object(tenant)) = members.get_mut("tenant") {
+        tenant.insert("type".to_owned(), "string".into());
+    }
     if let Some(Value::Object(edit)) = schemas.get_mut("EditMessage") {
         edit.remove("allOf");
         edit.insert("type".to_owned(), "object".into());
@@ -241,7 +187,7 @@ fn bare_references(node: &mut Value) {
 /// A body that may be left out is described by what it is when it is there, and says that it may: clients that are made of "that, or null" send
 /// something in any case. A component is bytes, not a list of numbers.
 fn plain_bodies(document: &mut Value) {
-    for (_, operation) in operations_mut(document) {
+    for (_, _, operation) in operations_mut(document) {
         let Some(body) = operation.get_mut("requestBody").and_then(Value::as_object_mut) else { continue };
         let mut is_optional = !body.contains_key("required");
         let contents = body.get_mut("content").and_then(Value::as_object_mut);
@@ -261,54 +207,26 @@ fn plain_bodies(document: &mut Value) {
 }
 
 /// What else a value may be than null, if it is that or null.
-fn without_null(schema: &Value) -> Option<Value> {
+pub(super) fn without_null(schema: &Value) -> Option<Value> {
     let [something, null] = schema.get("oneOf")?.as_array()?.as_slice() else { return None };
     (*null == json!({ "type": "null" })).then(|| something.clone())
 }
 
-/// Says of requests' texts what the host refuses.
-fn bound_requests(document: &mut Value) {
-    let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
-    for operation in operations(document) {
-        mentioned(document, operation.get("requestBody").unwrap_or(&Value::Null), &mut asked);
-        mentioned(document, operation.get("responses").unwrap_or(&Value::Null), &mut answered);
-    }
-    if let Some(schemas) = schemas(document) {
-        asked.remove(ANSWERED_APART);
-        for (_, schema) in schemas.iter_mut().filter(|(name, _)| asked.contains(*name) && !answered.contains(*name)) {
-            bound_members(schema);
-        }
-    }
-    for (path, operation) in operations_mut(document) {
-        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-        for parameter in parameters.into_iter().flatten() {
-            let in_path = parameter.get("in").is_some_and(|place| place == "path");
-            let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let name = if in_path && path.starts_with("/v1/streams/") { STREAM.to_owned() } else { name };
-            // A list that is narrowed by nothing may be asked for with an empty name.
-            let is_optional_name = name == "name" && !in_path;
-            if let Some(schema) = parameter.get_mut("schema").filter(|_| !is_optional_name) {
-                bound(schema, &name, in_path);
-            }
-        }
-    }
-}
-
 /// Every operation of the document.
-fn operations(document: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn operations(document: &Value) -> impl Iterator<Item = &Value> {
     let paths = document.get("paths").and_then(Value::as_object);
     paths.into_iter().flat_map(Map::values).filter_map(Value::as_object).flat_map(Map::values)
 }
 
-/// Every operation of the document with its path, to be changed.
-fn operations_mut(document: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+/// Every operation of the document with its method and its path, to be changed.
+pub(super) fn operations_mut(document: &mut Value) -> impl Iterator<Item = (&String, &String, &mut Value)> {
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
     let items = paths.into_iter().flatten().filter_map(|(path, item)| Some((path, item.as_object_mut()?)));
-    items.flat_map(|(path, item)| item.values_mut().map(move |operation| (path, operation)))
+    items.flat_map(|(path, item)| item.iter_mut().map(move |(method, operation)| (method, path, operation)))
 }
 
 /// Adds the names of all components that a part of the document mentions, and of those that these mention.
-fn mentioned(document: &Value, node: &Value, names: &mut BTreeSet<String>) {
+pub(super) fn mentioned(document: &Value, node: &Value, names: &mut BTreeSet<String>) {
     match node {
         Value::Array(items) => items.iter().for_each(|item| mentioned(document, item, names)),
         Value::Object(members) => {
@@ -322,37 +240,6 @@ fn mentioned(document: &Value, node: &Value, names: &mut BTreeSet<String>) {
             members.values().for_each(|member| mentioned(document, member, names));
         }
         _ => {}
-    }
-}
-
-fn bound_members(schema: &mut Value) {
-    for (name, member) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
-        bound(member, name, false);
-    }
-    for keyword in COMBINING {
-        schema.get_mut(keyword).and_then(Value::as_array_mut).into_iter().flatten().for_each(bound_members);
-    }
-}
-
-/// Bounds one text by its name.
-fn bound(schema: &mut Value, name: &str, in_path: bool) {
-    let is_text = schema
-        .get("type")
-        .is_some_and(|kind| kind == "string" || kind.as_array().is_some_and(|kinds| kinds.contains(&"string".into())));
-    let Some(schema) = schema.as_object_mut().filter(|_| is_text) else { return };
-    if in_path || NEVER_EMPTY.contains(&name) {
-        schema.entry("minLength").or_insert(json!(1));
-    }
-    if let Some((_, pattern)) = PATTERNS.iter().find(|(of, _)| *of == name) {
-        schema.entry("pattern").or_insert(json!(pattern));
-    }
-    if Annotation::named(name).is_some_and(|annotation| matches!(annotation.kind(), Kind::Text | Kind::Id)) {
-        schema.entry("minLength").or_insert(json!(1));
-        schema.entry("maxLength").or_insert(json!(TEXT_BYTES_MAX));
-        schema.entry("pattern").or_insert(json!(NO_CONTROL));
-    }
-    if let Some((_, length)) = LENGTHS.iter().find(|(of, _)| *of == name) {
-        schema.entry("maxLength").or_insert(json!(length));
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct HistoryQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ChangesQuery {
-    /// Not before this instant, in RFC 3339, or the beginning of this day (UTC).
+    /// Not before this instant, in RFC 3339 with its offset, or the beginning of this day (UTC); from 1970 on.
     pub since: Option<String>,
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]

@@ -24,7 +24,7 @@ use super::{json, ok};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::body;
-use crate::caller::{Caller, now};
+use crate::caller::{Caller, bounded, now};
 use crate::idempotency_key;
 use crate::json::idempotency::{hash, key, lease, token, ttl};
 use crate::limits::NOTE_BYTES_MAX;
@@ -169,6 +169,7 @@ pub(crate) async fn show(State(app): State<App>, caller: Caller, uri: Uri) -> Re
         return ok(&ShownKeys::Key(shown(&app, &caller, asked.tenant.as_deref(), text).await?));
     }
     let limit = page(asked.limit)?;
+    bounded(&asked.filter)?;
     let tenant = confined(&caller, asked.tenant.as_deref(), &asked.filter)?;
     let cursors = Cursors::of("idempotency", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;

@@ -180,9 +180,9 @@ pub(crate) struct AuditParameters {
     pub id: Option<String>,
     /// Only this tenant's; a credential of several has to name one.
     pub tenant: Option<String>,
-    /// Not before this instant, in RFC 3339, or the beginning of this day (UTC).
+    /// Not before this instant, in RFC 3339 with its offset, or the beginning of this day (UTC); from 1970 on.
     pub since: Option<String>,
-    /// Before this instant, in RFC 3339, or the beginning of this day (UTC).
+    /// Before this instant, in RFC 3339 with its offset, or the beginning of this day (UTC); from 1970 on.
     pub until: Option<String>,
     /// From `next_cursor` of the page before.
     pub cursor: Option<String>,
@@ -243,7 +243,7 @@ pub(crate) struct TailQuery {
 pub(crate) struct StreamsQuery {
     /// Whose; the credential's only tenant, else `default`, if absent.
     pub tenant: Option<String>,
-    /// Only those whose names begin so.
+    /// Only those whose names begin so. Sagas' histories are read by name.
     #[serde(default)]
     pub prefix: String,
     /// From `next_cursor` of the page before.
@@ -274,11 +274,11 @@ pub(crate) struct StreamEventsQuery {
 pub(crate) struct EventsQuery {
     /// Whose; the credential's only tenant, else `default`, if absent.
     pub tenant: Option<String>,
-    /// Of all streams whose names begin so.
+    /// Of all streams whose names begin so. Sagas' histories are read by name. Either this is given, or `resource_type`.
     pub prefix: Option<String>,
-    /// Of resources of this type, in whatever stream.
+    /// Of resources of this type, in whatever stream. Not beside `prefix`.
     pub resource_type: Option<String>,
-    /// Of this one alone.
+    /// Of this one alone; only with `resource_type`.
     pub resource_id: Option<String>,
     /// From `next_cursor` of the page before.
     pub cursor: Option<String>,

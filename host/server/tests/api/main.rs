@@ -28,6 +28,7 @@ mod inbox;
 mod live;
 mod messages;
 mod openapi;
+mod openapi_bounds;
 mod openapi_rules;
 mod operations;
 mod page;

@@ -99,7 +99,7 @@ pub struct EnvelopeJson<'a> {
 #[serde(deny_unknown_fields)]
 #[schema(as = AnyPayload)]
 pub struct AnyJson<'a> {
-    /// `type.googleapis.com/` and the full name of the message's type.
+    /// `type.googleapis.com/` and the full name of the message's type, up to 512 bytes without control characters.
     #[schema(value_type = String)]
     pub type_url: Cow<'a, str>,
     /// The message's protobuf in base64; empty if absent.
@@ -227,8 +227,11 @@ impl<'de> Deserialize<'de> for OpJson {
 impl PartialSchema for OpJson {
     fn schema() -> RefOr<Schema> {
         let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(op_names()));
-        let number =
-            ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)));
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
+            .minimum(Some(i32::MIN))
+            .maximum(Some(i32::MAX));
         OneOfBuilder::new()
             .item(name)
             .item(number)
