@@ -79,6 +79,11 @@ fn there_are(asked: &Asked, others: &[DeadGroupView]) -> Markup {
             span.q { (counted(total, "dead letter has another cause", "dead letters have other causes")) ":" }
             @for group in others.iter().take(OTHERS_MAX) {
                 (chip(&group.code, &count(group.count), &asked.with_filter(address::DEAD_LETTERS, &condition("code", &group.code))))
+            }
+        }
+    }
+}
+
 /// What can be done to all that the filter takes.
 fn on_all(asked: &Asked) -> Markup {
     let all = Target::matching(&asked.tenant, &asked.filter);
