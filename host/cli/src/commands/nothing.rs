@@ -80,6 +80,7 @@ fn value(item: &Value, field: &str) -> Option<String> {
         }
         "waits" | "waiting" => item.pointer("/waiting/on").map(plain),
         "status" => member("state"),
+        "replayed" => member("replays"),
         name => member(name),
     }
 }

@@ -38,8 +38,8 @@ use crate::spans::RequestSpan;
 pub(crate) struct MessagesQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* generation=3 age>1h
-    /// since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes.
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* generation=3 replayed>0
+    /// age>1h since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes.
     #[serde(default)]
     pub filter: String,
     /// `next_cursor` of the page before.

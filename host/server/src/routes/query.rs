@@ -61,8 +61,8 @@ pub(crate) struct EditQuery {
 pub(crate) struct ListQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* generation=3 age>1h
-    /// since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes. Of dead letters also
+    /// Conditions that all hold: `tenant=acme topic=bus:orders.* key=42 state=pending waits=retry code=NATS.* generation=3 replayed>0
+    /// age>1h since=2026-12-01T14:00:00Z until=2026-12-02 correlation_id=c-1`; a value with spaces stands in quotes. Of dead letters also
     /// `kind=message`, `kind=saga`, `kind=inbox`, `kind=event`, of stuck sagas `definition=order step=charge`, of received messages
     /// `consumer=ship source=shop context=sales`, and of events `relay=bus`.
     #[serde(default)]

@@ -14,13 +14,14 @@ use crate::output::{View, column, instant, less, moment, text, topic, whole};
     waybill dead list\n  \
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
     waybill dead list --filter 'error=\"*answered 422*\" since=2026-12-01T14:00:00Z'\n  \
+    waybill dead list --filter 'replayed>0'            what died again after a replay\n  \
     waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'kind=inbox consumer=ship'\n  \
     waybill dead list --filter 'kind=event relay=bus'\n  \
     waybill dead list --filter 'code=HTTP.400' --all -o ids | waybill dead replay -\n  \
     waybill dead list --filter 'code=HTTP.400' --cursor 5pXq8hYwMC8z     go on where it ended\n\n\
     Conditions: tenant, topic, key, id, code, error (as it is shown, or as it is grouped), state, kind (message, saga, inbox or event), \
-    of messages generation (of the plugin, by number or digest) and their texts by name (correlation_id, aggregate_id, ..., header.NAME, payload.PATH of JSON), of sagas definition and step, of received messages consumer, \
+    of messages generation (of the plugin, by number or digest), replayed (how often it was put back; with =, > or <) and their texts by name (correlation_id, aggregate_id, ..., header.NAME, payload.PATH of JSON), of sagas definition and step, of received messages consumer, \
     source and context, of events relay, with = and * as a wildcard; since and until with an instant; age with > or <. A value with \
     spaces stands in quotes.")]
 #[command(mut_arg("limit", |arg| arg.help("Most dead letters listed")))]

@@ -17,8 +17,8 @@ use crate::output::{View, column, instant, less, moment, plain, text, topic, who
     waybill outbox list --filter 'payload.order.id=4711'\n  \
     waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
     Conditions: tenant, topic, key, id, state, waits (schedule, retry, key, destination, ...), code, error, generation (of the plugin, by number or digest), and the texts of a \
-    message by their names (correlation_id, aggregate_id, ..., header.NAME, payload.PATH of JSON), with = and * as a wildcard; since and until with an instant; age with \
-    > or <. All have to hold. A value with spaces stands in quotes.")]
+    message by their names (correlation_id, aggregate_id, ..., header.NAME, payload.PATH of JSON), with = and * as a wildcard; replayed (how often it was put back) \
+    with =, > or <; since and until with an instant; age with > or <. All have to hold. A value with spaces stands in quotes.")]
 #[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
 pub struct List {
     /// Conditions, e.g. 'tenant=acme state=pending age>1h'

@@ -25,6 +25,7 @@ pub struct Condition {
     pub text: String,
     /// What stands before the sign.
     pub field: String,
+    sign: char,
     /// What stands behind it, not empty.
     pub value: String,
     /// Of `age`, `since` and `until`: what they say of the instant.
@@ -58,6 +59,11 @@ impl Condition {
                 Err(self.refuse(format!("{} stands twice, and it takes one value: join them with *", self.field)))
             }
         }
+    }
+
+    /// How the value is compared: `=`, `>` or `<`.
+    pub(super) fn sign(&self) -> char {
+        self.sign
     }
 
     pub fn refuse(&self, cause: impl Into<String>) -> FilterError {
@@ -105,7 +111,9 @@ fn condition(text: String, fields: &str, now: UnixMillis) -> Result<Condition, F
             let at = UnixMillis(now.0.saturating_sub(ms));
             Some(if sign == ">" { Bound::Before(at) } else { Bound::After(at) })
         }
-        (_, "<" | ">") => return Err(refuse(format!("only age takes {sign:?}; use ="))),
+        (field, "<" | ">") if !NUMBERS.contains(&field) => {
+            return Err(refuse(format!("only age and replayed take {sign:?}; use =")));
+        }
         ("since" | "until", _) => {
             let at = instant(value).ok_or_else(|| refuse(format!("{field} takes {INSTANTS}")))?;
             // From that instant on, and before it.
@@ -113,8 +121,9 @@ fn condition(text: String, fields: &str, now: UnixMillis) -> Result<Condition, F
         }
         _ => None,
     };
+    let sign = sign.chars().next().unwrap_or('=');
     let (field, value) = (field.to_owned(), value.to_owned());
-    Ok(Condition { field, value, bound, text })
+    Ok(Condition { field, sign, value, bound, text })
 }
 
 /// `90m`, `1h`, `30d`, `15s`, `500ms`.
@@ -133,6 +142,9 @@ pub fn instant(text: &str) -> Option<UnixMillis> {
     let instant = text.parse::<Timestamp>().ok().or_else(day)?;
     u64::try_from(instant.as_millisecond()).ok().map(UnixMillis)
 }
+
+/// Fields that are numbers, which may be compared.
+const NUMBERS: [&str; 2] = ["replayed", "replays"];
 
 /// What may stand between field and value.
 const SIGNS: [char; 3] = ['=', '>', '<'];

@@ -6,11 +6,13 @@
 //! |---|---|
 //! | `conditions` | reading conditions: what all filters have in common |
 //! | `contents` | headers, and fields of payloads |
+//! | `replays` | how often a message was put back |
 //! | `texts` | texts that are compared as they were typed and as they are shown |
 //! | `takes` | what a filter takes of dead letters; of messages elsewhere: [`crate::outbox::found`] |
 
 mod conditions;
 mod contents;
+mod replays;
 mod takes;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ mod texts;
 
 pub use conditions::{Condition, FilterError, INSTANTS, conditions, instant};
 pub use contents::{ContentField, Contents, Held};
+pub use replays::Replays;
 pub use texts::{ErrorGlob, TopicGlob, signature};
 
 use crate::annotation::Annotation;
@@ -69,6 +72,8 @@ pub struct Filter {
     /// `waits=`: what a message waits for. Dead letters and finished messages wait for nothing. Of messages in the order only their
     /// owners know it, so nothing here looks at it.
     pub waits: Option<Glob>,
+    /// `replayed>0`; messages and their dead letters only.
+    pub replays: Option<Replays>,
     /// Older than this instant (`age>1h`, `until=`).
     pub before: Option<UnixMillis>,
     /// Younger than this instant (`age<1h`, `since=`).
@@ -80,7 +85,7 @@ macro_rules! fields {
         concat!(
             "tenant, topic, key, id, code, error, generation, state, waits, kind, definition, step, consumer, source, context, relay, ",
             $(stringify!($name), ", ",)*
-            "header.NAME, payload.PATH (e.g. payload.order.id=4711), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, e.g. age>1h); all but these with = and * as a wildcard"
+            "header.NAME, payload.PATH (e.g. payload.order.id=4711), replayed (with =, > or <, e.g. replayed>0), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, e.g. age>1h); all but these with = and * as a wildcard"
         )
     };
 }
@@ -178,6 +183,10 @@ impl Filter {
                     filter.kind = Some(one_of(&condition, kind_word(value), &words)?);
                     continue;
                 }
+                "replayed" | "replays" => {
+                    filter.replays = Some(Replays::narrow(filter.replays, &condition)?);
+                    continue;
+                }
                 "tenant" => &mut filter.tenant,
                 "key" | "dispatch_key" => &mut filter.key,
                 "id" => &mut filter.id,
@@ -213,8 +222,10 @@ impl Filter {
             DeadKind::Inbox => !of_sagas && !of_events,
             DeadKind::Event => !of_sagas && !of_inbox && has_no_texts,
         };
-        let has_attempts = kind == DeadKind::Message || self.generation.is_none();
-        is_open && has_attempts && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
+        let is_of_messages = self.generation.is_some() || self.replays.is_some();
+        is_open
+            && (kind == DeadKind::Message || !is_of_messages)
+            && self.kind.as_ref().is_none_or(|glob| glob.matches(kind.word()))
     }
 
     /// Confines it to one tenant; false when it already names another.

@@ -20,6 +20,7 @@ impl Filter {
             && self.topic.as_ref().is_none_or(|glob| glob.matches(message.topic.as_str()))
             && holds(&self.id, message.id.as_str())
             && self.is_for(DeadKind::Message)
+            && self.replays.is_none_or(|replays| replays.take(message.replays))
             && self.key.as_ref().is_none_or(|glob| message.key.as_ref().is_some_and(|key| glob.matches(key.as_str())))
             && self
                 .annotations
