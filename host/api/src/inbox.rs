@@ -238,13 +238,24 @@ pub struct ConsumerStats {
     pub held: Option<Waiting>,
 }
 
+/// In which order stored messages are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoredOrder {
+    /// By shard and place: each shard as its messages came.
+    #[default]
+    Place,
+    /// The latest received first.
+    Newest,
+}
+
 /// The inbox of this host. Tenants given are those the credential allows; none = all.
 #[async_trait]
 pub trait InboxService: Send + Sync + 'static {
-    /// Stored messages that match, by shard and place, at most `limit`, without payloads.
+    /// Stored messages that match, at most `limit`, without payloads.
     async fn stored(
         &self,
         filter: &StoredFilter,
+        order: StoredOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxMessageView>, ServiceError>;

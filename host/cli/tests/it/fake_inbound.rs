@@ -103,11 +103,17 @@ impl InboxService for FakeInbound {
     async fn stored(
         &self,
         filter: &StoredFilter,
+        order: StoredOrder,
         _: Option<&str>,
         _: usize,
     ) -> Result<Page<InboxMessageView>, ServiceError> {
         let none = filter.consumer.as_ref().is_some_and(|glob| !glob.matches("ship"));
-        Ok(Page { items: if none { Vec::new() } else { vec![stored(17)] }, next_cursor: None })
+        let items = match order {
+            _ if none => Vec::new(),
+            StoredOrder::Place => vec![stored(17)],
+            StoredOrder::Newest => vec![stored(18), stored(17)],
+        };
+        Ok(Page { items, next_cursor: None })
     }
 
     async fn status_of(

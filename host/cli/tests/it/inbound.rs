@@ -39,6 +39,7 @@ fn stored_messages_are_listed_as_a_table_as_json_and_as_places() {
     assert_eq!(line(&table.out, "inbox-3-17")[..3], ["inbox-3-17", "ship", "orders/17"]);
     assert!(table.out.contains("retry") && table.out.contains("HTTP.503: no"), "{}", table.out);
     assert_eq!(ask(&host, &["inbox", "list", "-o", "ids"]).run().out, "inbox-3-17\n");
+    assert_eq!(ask(&host, &["inbox", "list", "--newest", "-o", "ids"]).run().out, "inbox-3-18\ninbox-3-17\n");
     let json = ask(&host, &["inbox", "list", "-o", "json"]).run();
     let items: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((&items[0]["consumer"], &items[0]["attempts"]), (&"ship".into(), &2.into()));

@@ -12,6 +12,7 @@
 //! | `settings` | what configuration says of sources and consumers |
 //! | `fingerprint` | short hashes that stand for ids, keys and contents |
 //! | `place` | names of what stands in a shard |
+//! | `reached` | how far a list came in each shard |
 //! | `filter` | conditions on stored messages |
 //! | `seen` | where an id lies in the seen set |
 //! | `records` | what the store keeps |
@@ -31,6 +32,7 @@ pub mod limits;
 pub mod message;
 pub mod owner;
 pub mod place;
+pub mod reached;
 pub mod records;
 pub mod seen;
 pub mod settings;

@@ -139,6 +139,13 @@ pub trait InboxStore: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError>;
+    /// The same rows, the latest received first; each shard by its places. The same of cursors, which are of this list alone.
+    async fn inbox_newest(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError>;
     /// What the history has of an id, the latest first.
     async fn inbox_done(
         &self,

@@ -77,6 +77,14 @@ impl InboxStore for Bounded<dyn InboxStore> {
     ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
         within!(self.inbox_list(filter, cursor, limit))
     }
+    async fn inbox_newest(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+        within!(self.inbox_newest(filter, cursor, limit))
+    }
     async fn inbox_done(
         &self,
         shard: ShardId,

@@ -1,6 +1,6 @@
 //! The inbox as people see it: what is known of a message, what waits, how it does.
 
-use waybill_api::inbox::InboxState;
+use waybill_api::inbox::{InboxState, StoredOrder};
 use waybill_core::code::Code;
 use waybill_core::ids::InboundId;
 use waybill_core::inbox::filter::StoredFilter;
@@ -106,7 +106,7 @@ async fn stored_messages_are_listed_page_by_page() {
     let filter = StoredFilter::parse("consumer=ship code=HTTP.500", START).unwrap();
     let (mut ids, mut cursor) = (Vec::new(), None::<String>);
     loop {
-        let page = host.inbound.stored(&filter, cursor.as_deref(), 10).await.unwrap();
+        let page = host.inbound.stored(&filter, StoredOrder::Place, cursor.as_deref(), 10).await.unwrap();
         assert!(page.items.len() <= 10);
         ids.extend(page.items.into_iter().map(|message| message.id));
         cursor = page.next_cursor;
@@ -115,8 +115,10 @@ async fn stored_messages_are_listed_page_by_page() {
         }
     }
     assert_eq!((ids.len(), ids[0].as_str()), (25, "m-00"));
+    let newest = host.inbound.stored(&filter, StoredOrder::Newest, None, 2).await.unwrap();
+    assert_eq!(newest.items.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["m-24", "m-23"]);
     let none = StoredFilter::parse("id=m-99", START).unwrap();
-    assert!(host.inbound.stored(&none, None, 10).await.unwrap().items.is_empty());
+    assert!(host.inbound.stored(&none, StoredOrder::Place, None, 10).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

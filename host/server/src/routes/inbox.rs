@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use http::Uri;
 use waybill_api::InboundService;
-use waybill_api::inbox::{InboxMessageView, InboxStats, InboxStatusView};
+use waybill_api::inbox::{InboxMessageView, InboxStats, InboxStatusView, StoredOrder};
 use waybill_api::list::List;
 use waybill_core::code::Code;
 use waybill_core::ids::{ConsumerName, InboundId};
@@ -35,10 +35,14 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
     let asked: InboxQuery = query(&uri)?;
     let limit = page(asked.limit)?;
     let (filter, tenant) = caller.stored(asked.tenant.as_deref(), &asked.filter)?;
-    let cursors = Cursors::of("inbox", tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
+    let (list, order) = match asked.newest {
+        true => ("inbox, newest first", StoredOrder::Newest),
+        false => ("inbox", StoredOrder::Place),
+    };
+    let cursors = Cursors::of(list, tenant.as_ref().map(|tenant| tenant.as_str()), &asked.filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let Some(filter) = filter else { return ok(&List::<InboxMessageView>::whole(Vec::new())) };
-    let found = service(&app)?.stored(&filter, inner.as_deref(), limit).await?;
+    let found = service(&app)?.stored(&filter, order, inner.as_deref(), limit).await?;
     ok(&List { next_cursor: cursors.write(found.next_cursor), ..List::whole(found.items) })
 }
 

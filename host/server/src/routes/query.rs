@@ -126,6 +126,9 @@ pub(crate) struct InboxQuery {
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
+    /// The latest received first. Without it messages come by their places, each shard's oldest first.
+    #[serde(default)]
+    pub newest: bool,
 }
 
 /// How much of a list without conditions.

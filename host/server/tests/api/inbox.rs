@@ -100,13 +100,15 @@ impl InboxService for FakeInbound {
     async fn stored(
         &self,
         filter: &StoredFilter,
+        order: StoredOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Served<Page<InboxMessageView>> {
         let of = |glob: &Option<waybill_core::glob::Glob>| {
             glob.as_ref().and_then(|glob| glob.exact()).unwrap_or("*").to_owned()
         };
-        self.record(format!("stored {} {} {cursor:?} {limit}", of(&filter.tenant), of(&filter.consumer)));
+        let list = if order == StoredOrder::Newest { "newest" } else { "stored" };
+        self.record(format!("{list} {} {} {cursor:?} {limit}", of(&filter.tenant), of(&filter.consumer)));
         let next_cursor = cursor.is_none().then(|| "3:17".to_owned());
         Ok(Page { items: vec![stored("default")], next_cursor })
     }
@@ -195,6 +197,10 @@ async fn stored_messages_are_listed_in_pages_by_a_filter_and_within_a_tenant() {
     assert_eq!((next.status.as_u16(), &next.json()["next_cursor"]), (200, &json!(null)));
     assert_eq!(api.get(&format!("/v1/inbox?filter=consumer%3Dbill&cursor={cursor}")).await.status, 400);
     assert_eq!(api.inbound().calls(), ["stored * ship None 5", "stored * ship Some(\"3:17\") 100"]);
+    let newest = api.get("/v1/inbox?newest=true&filter=consumer%3Dship&limit=5").await;
+    let other = format!("/v1/inbox?newest=true&filter=consumer%3Dship&cursor={cursor}");
+    assert_eq!((newest.status.as_u16(), api.get(&other).await.status.as_u16()), (200, 400), "a cursor is of its order");
+    assert_eq!(api.inbound().calls(), ["newest * ship None 5"]);
 
     let api = Api::with(Some(vec![token("acme", &["acme"], &[Role::Viewer])]), Limits::default()).await;
     let as_acme = |path: &str| with(get(path), "authorization", "Bearer acme");

@@ -8,6 +8,7 @@
 //! | `seen` | which ids were finished |
 //! | `done` | history, and its end |
 //! | `stopped` | rows and dead letters |
+//! | `newest` | rows, the latest received first |
 //! | `doors` | what was left for sagas; homes of consumers |
 //! | `direct` | what hosts know of tables that they publish directly |
 //!
@@ -17,6 +18,7 @@ mod commit;
 mod direct;
 pub mod done;
 mod doors;
+mod newest;
 pub mod seen;
 mod shard;
 mod stopped;
@@ -136,6 +138,18 @@ impl InboxStore for SurrealStore {
     ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
         let mut spoilt = Spoilt::default();
         let found = stopped::list(self.begin(false).await?.as_ref(), filter, (cursor, limit), &mut spoilt).await;
+        self.set_aside(spoilt).await;
+        found
+    }
+
+    async fn inbox_newest(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+        let mut spoilt = Spoilt::default();
+        let found = newest::newest(self.begin(false).await?.as_ref(), filter, (cursor, limit), &mut spoilt).await;
         self.set_aside(spoilt).await;
         found
     }

@@ -44,7 +44,7 @@ pub async fn rows(
 }
 
 /// A row with its message; none when one of them can't be read.
-async fn stopped(
+pub(super) async fn stopped(
     transaction: &dyn Transaction,
     row: &Row,
     spoilt: &mut Spoilt,
@@ -101,7 +101,7 @@ async fn try_mark(
 }
 
 /// Whether the columns leave a match possible.
-fn may_match(filter: &InboxFilter, row: &Row) -> bool {
+pub(super) fn may_match(filter: &InboxFilter, row: &Row) -> bool {
     let holds = |wanted: Option<&str>, column: &str| {
         wanted.is_none_or(|wanted| text_of(row.fields.get(column)).is_none_or(|found| found == wanted))
     };

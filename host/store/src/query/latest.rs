@@ -23,7 +23,7 @@ use crate::store::SurrealStore;
 use crate::tables::{DEAD, part, part_shard, shard_start};
 
 /// Rows read at once, over all shards.
-pub(super) const ROWS_PAGE: usize = 200;
+pub(crate) const ROWS_PAGE: usize = 200;
 /// Rows read at once by a walk, over all shards.
 pub(super) const WALK_PAGE: usize = 500;
 /// Bytes of the rows looked at by one walk, after which it ends.
@@ -31,10 +31,10 @@ pub(super) const WALK_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A seq is the milliseconds at which its message entered the order, shifted by this.
 const SEQ_MILLIS_SHIFT: u32 = 20;
 /// Rows read at once of one shard at least.
-pub(super) const ROWS_MIN: usize = 8;
+pub(crate) const ROWS_MIN: usize = 8;
 
 /// A range of keys.
-pub(super) struct Range {
+pub(crate) struct Range {
     pub first: RecordIdKey,
     /// The one behind it.
     pub end: RecordIdKey,
@@ -43,7 +43,7 @@ pub(super) struct Range {
 }
 
 /// What is left of one shard in a table.
-pub(super) struct Head {
+pub(crate) struct Head {
     table: &'static str,
     pub shard: ShardId,
     /// Read and not looked at yet, the latest first.
@@ -111,7 +111,7 @@ impl Head {
 }
 
 /// The shards that have rows in a table, each found by its last row.
-pub(super) async fn shards(
+pub(crate) async fn shards(
     transaction: &dyn Transaction,
     table: &'static str,
     spoilt: &mut Spoilt,

@@ -3,7 +3,7 @@
 pub(crate) mod cursor;
 mod dead;
 mod depths;
-mod latest;
+pub(crate) mod latest;
 mod list;
 mod newest;
 mod place;

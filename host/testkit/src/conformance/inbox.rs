@@ -116,6 +116,34 @@ pub async fn rows_of_the_inbox_are_filtered_and_paged(store: &impl Store) {
     assert!(matches!(error, StoreError::Statement(_)), "{error}");
 }
 
+pub async fn rows_of_the_inbox_are_listed_latest_first_over_all_shards(store: &impl Store) {
+    // Shard, place, and how long after the first it was received: places of shards tell nothing of each other, and what was put back has a
+    // new place.
+    let written = [(0, 1, 10), (0, 2, 40), (0, 3, 20), (2, 700, 30), (2, 701, 50)];
+    let mut writers = [Writer::of(ShardId(0)), Writer::of(ShardId(2))];
+    for (shard, seq, ms) in written {
+        let mut message = inbound(&format!("m-{seq}"));
+        message.received_at.0 = T0.0 + ms;
+        writers[usize::from(shard > 0)].write(store, vec![InboxWrite::PutRow(Arc::new(row(seq, message)))]).await;
+    }
+    for limit in [1, 2, 10] {
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = store.inbox_newest(&InboxFilter::default(), cursor.as_deref(), limit).await.unwrap();
+            assert!(page.items.len() <= limit);
+            found.extend(page.items.iter().map(|(shard, row)| (shard.0, row.seq.0)));
+            let Some(next) = page.next_cursor else { break };
+            cursor = Some(next);
+        }
+        assert_eq!(found, [(2, 701), (2, 700), (0, 3), (0, 2), (0, 1)], "pages of {limit}");
+    }
+    let filter = InboxFilter { id: Some(inbound_id("m-2")), ..InboxFilter::default() };
+    let page = store.inbox_newest(&filter, None, 10).await.unwrap();
+    assert_eq!((page.items.len(), page.items[0].1.seq, page.next_cursor), (1, Seq(2), None));
+    let error = store.inbox_newest(&InboxFilter::default(), Some("0.1/"), 2).await.unwrap_err();
+    assert!(matches!(error, StoreError::Statement(_)), "{error}");
+}
+
 pub async fn dead_letters_of_the_inbox_come_back_and_are_marked(store: &impl Store) {
     let mut writer = Writer::new();
     let (one, two) = (dead(2, full_inbound("one"), "HTTP.422"), dead(7, inbound("two"), "INBOX.ID_REUSED"));

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use waybill_core::ids::{ConsumerName, InboundId, Seq, ShardId, SourceName};
 use waybill_core::inbox::direct::DirectRecord;
 use waybill_core::inbox::fingerprint::{ContentCheck, Fingerprint};
+use waybill_core::inbox::reached::Reached;
 use waybill_core::inbox::records::{
     InboxCommit, InboxDead, InboxDone, InboxRow, InboxShardRecord, InboxTakeover, InboxWrite, SagaDoorItem, TakeRecord,
 };
@@ -306,6 +307,36 @@ impl InboxStore for MemoryStore {
             rows.map(|((shard, seq), row)| (at(*shard, *seq), (*shard, Arc::clone(row)))).collect()
         });
         page(all.into_iter(), |(_, row)| filter.takes(&row.consumer, &row.message), cursor, limit)
+    }
+
+    async fn inbox_newest(
+        &self,
+        filter: &InboxFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+        self.check()?;
+        let mut reached = Reached::from_cursor(cursor)?;
+        let rows = self.read(|tables| tables.inbox.rows.clone());
+        let shards: BTreeSet<ShardId> = rows.keys().map(|(shard, _)| *shard).collect();
+        let mut page = Page { items: Vec::new(), next_cursor: None };
+        loop {
+            let last = |shard: &ShardId| {
+                let end = reached.of(*shard).unwrap_or(Seq(u64::MAX));
+                rows.range((*shard, Seq(0))..(*shard, end)).next_back()
+            };
+            let heads = shards.iter().filter_map(last);
+            let latest = heads.max_by_key(|((shard, seq), row)| (row.message.received_at, *seq, *shard));
+            let Some(((shard, seq), row)) = latest else { return Ok(page) };
+            if page.items.len() >= limit {
+                page.next_cursor = Some(reached.to_cursor());
+                return Ok(page);
+            }
+            reached.note(*shard, *seq);
+            if filter.takes(&row.consumer, &row.message) {
+                page.items.push((*shard, Arc::clone(row)));
+            }
+        }
     }
 
     async fn inbox_done(

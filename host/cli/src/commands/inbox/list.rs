@@ -14,6 +14,7 @@ use crate::output::{View, column, instant, less, moment, plain, text, whole};
     waybill inbox list\n  \
     waybill inbox list --filter 'consumer=ship code=HTTP.* age>10m'\n  \
     waybill inbox list --filter 'context=sales' --all -o jsonl\n  \
+    waybill inbox list --newest --limit 5              what was stored last\n  \
     waybill inbox list --table shop                    rows that stand failed in the table of source shop\n\n\
     Conditions: consumer, source, context, subject, tenant, key, id, code, error, header.NAME, payload.PATH, with = and * as a wildcard; age with > or <. All \
     have to hold. What flows is never stored, and what died is in `waybill dead list --filter kind=inbox`.")]
@@ -22,6 +23,9 @@ pub struct List {
     /// Conditions, e.g. 'consumer=ship age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
+    /// Latest received first; else by place, each shard's oldest first
+    #[arg(long, conflicts_with = "table")]
+    pub newest: bool,
     /// Instead the failed rows of this source's table
     #[arg(long, value_name = "SOURCE", conflicts_with = "filter")]
     pub table: Option<String>,
@@ -50,6 +54,10 @@ const VIEW: View<'_> = View {
 pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     match &args.table {
         Some(source) => lists::show(context, &rows::path(source, "failed"), &[], &args.list, &rows::VIEW).await,
-        None => lists::show(context, &["v1", "inbox"], &[("filter", &args.filter)], &args.list, &VIEW).await,
+        None => {
+            let mut query = vec![("filter", args.filter.as_str())];
+            query.extend(args.newest.then_some(("newest", "true")));
+            lists::show(context, &["v1", "inbox"], &query, &args.list, &VIEW).await
+        }
     }
 }

@@ -26,7 +26,7 @@ use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use waybill_api::inbox::{InboxMessageView, InboxService, InboxStats, InboxStatusView};
+use waybill_api::inbox::{InboxMessageView, InboxService, InboxStats, InboxStatusView, StoredOrder};
 use waybill_api::status::{Check, CheckStatus};
 use waybill_core::ids::{ConsumerName, InboundId, ShardId, SourceName, Tenant};
 use waybill_core::inbox::filter::StoredFilter;
@@ -266,10 +266,11 @@ impl InboxService for Inbox {
     async fn stored(
         &self,
         filter: &StoredFilter,
+        order: StoredOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxMessageView>, ServiceError> {
-        self.list_stored(filter, cursor, limit).await
+        self.list_stored(filter, order, cursor, limit).await
     }
     async fn status_of(
         &self,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use waybill_api::inbox::{InboxEndView, InboxMessageView, InboxState, InboxStatusView};
+use waybill_api::inbox::{InboxEndView, InboxMessageView, InboxState, InboxStatusView, StoredOrder};
 use waybill_api::messages::Waiting;
 use waybill_core::ids::{ConsumerName, InboundId, ShardId, Tenant};
 use waybill_core::inbox::filter::StoredFilter;
@@ -27,13 +27,18 @@ impl Inbox {
     pub(super) async fn list_stored(
         &self,
         filter: &StoredFilter,
+        order: StoredOrder,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<InboxMessageView>, ServiceError> {
         let (exact, mut cursor) = (filter.exact(), cursor.map(str::to_owned));
         let (mut items, mut read) = (Vec::new(), 0);
         loop {
-            let page = self.store().inbox_list(&exact, cursor.as_deref(), limit - items.len()).await?;
+            let room = limit - items.len();
+            let page = match order {
+                StoredOrder::Place => self.store().inbox_list(&exact, cursor.as_deref(), room).await?,
+                StoredOrder::Newest => self.store().inbox_newest(&exact, cursor.as_deref(), room).await?,
+            };
             read += page.items.len();
             cursor = page.next_cursor;
             for (shard, row) in page.items {
