@@ -1,5 +1,6 @@
 //! Tables that fit the terminal, a line a row: what is copied stays in one piece, instants become ages, the rest is cut or left
-//! out by what matters least. Where even that doesn't fit, each row becomes lines of its own. A pipe gets everything.
+//! out by what matters least; a sentence may stand under its row. Where even that doesn't fit, each row becomes lines of its own. A pipe
+//! gets everything.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,6 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 pub(super) const GAP: usize = 2;
 /// Columns that a text is cut to at least.
 const CUT_WIDTH_MIN: usize = 14;
+/// Columns that a sentence under its row is moved in.
+pub(super) const INDENT: usize = 4;
 /// Columns that sentences get at least.
 const PROSE_WIDTH_MIN: usize = 20;
 
@@ -19,6 +22,8 @@ enum Fit {
     Cut,
     /// It goes on in the next line.
     Prose,
+    /// It stands under its row where there is no room beside it.
+    Under,
     /// An instant becomes an age.
     Moment,
 }
@@ -52,6 +57,11 @@ impl Head {
         Self::new(title, Fit::Prose)
     }
 
+    /// Sentences that stand under their rows where there is no room beside them.
+    pub const fn under(title: &'static str) -> Self {
+        Self::new(title, Fit::Under)
+    }
+
     /// Instants, as [`super::instant`] writes them.
     pub const fn moment(title: &'static str) -> Self {
         Self::new(title, Fit::Moment)
@@ -65,7 +75,7 @@ impl Head {
     /// Columns without which it says nothing.
     fn width_min(&self, natural: usize) -> usize {
         match self.fit {
-            Fit::Whole | Fit::Moment => natural,
+            Fit::Whole | Fit::Moment | Fit::Under => natural,
             Fit::Cut => natural.min(CUT_WIDTH_MIN),
             Fit::Prose => natural.min(PROSE_WIDTH_MIN),
         }
@@ -74,8 +84,8 @@ impl Head {
 
 /// What is drawn of a table.
 pub(super) enum Fitted {
-    /// Titles and rows, no line of which is wider than the terminal.
-    Table(Vec<&'static str>, Vec<Vec<String>>),
+    /// Titles and rows, no line of which is wider than the terminal, and what stands under each row, if there is any.
+    Table(Vec<&'static str>, Vec<Vec<String>>, Vec<String>),
     /// Of each row its titles and cells, because a table of them can't be narrow enough.
     Cards(Vec<Vec<(&'static str, String)>>),
 }
@@ -98,6 +108,7 @@ pub(super) fn fit(heads: &[Head], rows: &[Vec<String>], width: usize, now: Times
         Column { head: *head, cells, natural }
     };
     let mut columns: Vec<Column> = heads.iter().enumerate().map(column).collect();
+    let under = take_under(&mut columns, width);
     let mut left_out = false;
     while needed(&columns, |column| column.natural) > width {
         // What says nothing goes first, then what matters least.
@@ -126,7 +137,7 @@ pub(super) fn fit(heads: &[Head], rows: &[Vec<String>], width: usize, now: Times
                     cut
                 }
                 Fit::Prose => wrapped(cell, width),
-                Fit::Whole | Fit::Moment => std::mem::take(cell),
+                Fit::Whole | Fit::Under | Fit::Moment => std::mem::take(cell),
             };
         }
     }
@@ -134,7 +145,18 @@ pub(super) fn fit(heads: &[Head], rows: &[Vec<String>], width: usize, now: Times
     let rows = (0..rows.len())
         .map(|row| columns.iter().map(|column| column.cells.get(row).cloned().unwrap_or_default()).collect())
         .collect();
-    (Fitted::Table(titles, rows), left_out)
+    (Fitted::Table(titles, rows, under), left_out)
+}
+
+/// Takes the sentences out that have no room beside what else says something.
+fn take_under(columns: &mut Vec<Column>, width: usize) -> Vec<String> {
+    let says = |column: &&Column| column.cells.iter().any(|cell| cell != "-");
+    let told: Vec<&Column> = columns.iter().filter(says).collect();
+    let needed = told.iter().map(|column| column.natural).sum::<usize>() + GAP * told.len().saturating_sub(1);
+    let at = columns.iter().position(|column| column.head.fit == Fit::Under).filter(|_| needed > width);
+    let Some(at) = at.filter(|_| columns.len() > 1) else { return Vec::new() };
+    let room = width.saturating_sub(INDENT).max(1);
+    columns.remove(at).cells.iter().map(|cell| wrapped(cell, room)).collect()
 }
 
 /// Columns of the terminal for all of them.
@@ -229,7 +251,7 @@ fn age(instant: &str, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
+    #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
     use super::*;
 
     const NOW: &str = "2026-11-21T09:00:00Z";
@@ -238,7 +260,7 @@ mod tests {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
         match fit(heads, &rows, width, NOW.parse().unwrap()) {
-            (Fitted::Table(titles, rows), left_out) => (titles, rows, left_out),
+            (Fitted::Table(titles, rows, _), left_out) => (titles, rows, left_out),
             (Fitted::Cards(cards), _) => panic!("cards: {cards:?}"),
         }
     }
@@ -289,6 +311,21 @@ mod tests {
             (vec![vec!["a".to_owned(), "add\n\"http://evil.example:80\"\nto allow.net of hooks".to_owned()]], false)
         );
         assert_eq!(wrapped("abcdefgh ij", 4), "abcd\nefgh\nij");
+    }
+
+    #[test]
+    fn a_sentence_without_room_beside_its_row_stands_under_it() {
+        let heads = [Head::cut("KIND"), Head::whole("SUBJECT"), Head::cut("TENANT").less(1), Head::under("WHY")];
+        let why = "HTTP.401: 401 from the receiver";
+        let rows = [["key", "https://shop.example", "acme", why], ["key", "order-17", "-", "-"]];
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
+        let fitted = |width| match fit(&heads, &rows, width, NOW.parse().unwrap()) {
+            (Fitted::Table(titles, rows, under), left_out) => (titles.len(), rows[0].len(), under, left_out),
+            (Fitted::Cards(cards), _) => panic!("cards: {cards:?}"),
+        };
+        assert_eq!(fitted(80), (4, 4, vec![], false));
+        assert_eq!(fitted(40), (3, 3, vec![why.to_owned(), "-".to_owned()], false), "nothing else is left out for it");
+        assert_eq!(fitted(29), (2, 2, vec!["HTTP.401: 401 from the\nreceiver".to_owned(), "-".to_owned()], true));
     }
 
     #[test]

@@ -64,6 +64,11 @@ pub const fn prose<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> 
     Column { head: Head::prose(title), cell }
 }
 
+/// A column of sentences, which stand under their rows where there is no room beside them.
+pub const fn under<T>(title: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { head: Head::under(title), cell }
+}
+
 /// A column that is left out where room is short, the highest rank first.
 pub const fn less<T>(rank: u8, column: Column<T>) -> Column<T> {
     Column { head: column.head.less(rank), cell: column.cell }
@@ -133,12 +138,12 @@ pub fn table(term: &mut Term, heads: &[Head], rows: &[Vec<String>]) -> Result<()
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| safe_lines(cell)).collect()).collect();
     let Some(width) = term.width else {
         let titles: Vec<&str> = heads.iter().map(|head| head.title).collect();
-        return draw(term, &titles, rows);
+        return draw(term, &titles, rows, &[]);
     };
     let (fitted, left_out) = fit::fit(heads, &rows, usize::from(width), (term.now)());
     term.left_out |= left_out;
     match fitted {
-        Fitted::Table(titles, rows) => draw(term, &titles, rows),
+        Fitted::Table(titles, rows, under) => draw(term, &titles, rows, &under),
         Fitted::Cards(cards) => cards.into_iter().enumerate().try_for_each(|(number, card)| {
             if number > 0 {
                 term.line("")?;
@@ -148,7 +153,8 @@ pub fn table(term: &mut Term, heads: &[Head], rows: &[Vec<String>]) -> Result<()
     }
 }
 
-fn draw(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result<(), CliError> {
+/// `under`: what stands under each row, if there is any; `-` = nothing under this one.
+fn draw(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>, under: &[String]) -> Result<(), CliError> {
     let mut table = empty_table(term);
     // Its cells fit already, or it is for a pipe, which gets whole lines.
     table.set_content_arrangement(ContentArrangement::Disabled);
@@ -157,10 +163,29 @@ fn draw(term: &mut Term, titles: &[&str], rows: Vec<Vec<String>>) -> Result<(), 
         let cell = Cell::new(title);
         if bold { cell.add_attribute(Attribute::Bold) } else { cell }
     }));
+    let heights: Vec<usize> = rows.iter().map(|row| height(row)).collect();
     for row in rows {
         table.add_row(row);
     }
-    write_table(term, &mut table)
+    if under.is_empty() {
+        return write_table(term, &mut table);
+    }
+    pad(&mut table);
+    let mut lines = table.lines();
+    for (height, under) in std::iter::once((1, "-")).chain(heights.into_iter().zip(under.iter().map(String::as_str))) {
+        for line in lines.by_ref().take(height) {
+            term.line(line.trim_end())?;
+        }
+        for line in under.split('\n').filter(|_| under != "-") {
+            term.line(&format!("{:indent$}{line}", "", indent = fit::INDENT))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lines of a row.
+fn height(row: &[String]) -> usize {
+    row.iter().map(|cell| cell.split('\n').count()).max().unwrap_or(1)
 }
 
 /// A row of a table as lines of its own.
@@ -205,14 +230,18 @@ fn empty_table(term: &Term) -> Table {
 }
 
 fn write_table(term: &mut Term, table: &mut Table) -> Result<(), CliError> {
-    let (last, gap) = (table.column_count().saturating_sub(1), u16::try_from(GAP).unwrap_or_default());
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if place == last { 0 } else { gap }));
-    }
+    pad(table);
     for line in table.lines() {
         term.line(line.trim_end())?;
     }
     Ok(())
+}
+
+fn pad(table: &mut Table) {
+    let (last, gap) = (table.column_count().saturating_sub(1), u16::try_from(GAP).unwrap_or_default());
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if place == last { 0 } else { gap }));
+    }
 }
 
 #[cfg(test)]
@@ -225,7 +254,7 @@ mod tests {
     fn shown(color: bool) -> String {
         let out = Written::default();
         let mut term = Term { out: Box::new(out.clone()), width: Some(20), color, ..Term::of_process() };
-        draw(&mut term, &["NAME", "WHAT"], vec![vec!["orders".to_owned(), "twelve cells".to_owned()]]).unwrap();
+        draw(&mut term, &["NAME", "WHAT"], vec![vec!["orders".to_owned(), "twelve cells".to_owned()]], &[]).unwrap();
         out.text()
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::commands::{Context, lists};
 use crate::exit::CliError;
-use crate::output::{self, Format, View, column, instant, less, moment, number, plain, prose, text, whole, words};
+use crate::output::{self, Format, View, column, instant, less, moment, number, plain, text, under, whole, words};
 
 /// What holds messages back.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(in crate::commands) const VIEW: View<'_> = View {
         column("WAITING", |item| words(item, "waiting")),
         moment("SINCE", |item| instant(item, "since")),
         less(1, moment("NEXT TRY", |item| instant(item, "until"))),
-        prose("WHY", why),
+        under("WHY", why),
     ],
     id: |item| text(item, "subject"),
     none: "nothing is held back",
