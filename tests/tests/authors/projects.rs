@@ -38,9 +38,15 @@ fn own_tests(dir: &Path, language: &str) {
     assert!(ran, "its tests ran: {said}");
 }
 
+/// What an editor says of a project in JavaScript, by the TypeScript that comes with jco.
+const TYPE_CHECK: [&str; 3] = ["node_modules/typescript/bin/tsc", "-p", "jsconfig.json"];
+
 fn whole_way(world: &str, language: &str, further: &[&str]) {
     let dir = project(world, language, further);
     own_tests(&dir, language);
+    if language == "js" {
+        well(program("node").args(TYPE_CHECK).current_dir(&dir));
+    }
     let build = |more: &[&str]| json(&well(waybill(&["plugin", "build", "-o", "json"]).args(more).current_dir(&dir)));
     // Of each language the tool makes one project at every run, whatever an earlier one has left; the others when something of theirs changed.
     let force: &[&str] = if world == "transport" { &["--force"] } else { &[] };
@@ -101,6 +107,17 @@ fn what_javascript_says_and_throws_is_shown() {
     let reason = json(&output)["fault"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("no stock of tea") && reason.contains("at reserve (/reserve.js:"), "{reason}");
     assert!(!reason.contains("wasm backtrace") && !said.contains("RUST_BACKTRACE"), "{reason}\n{said}");
+}
+
+#[test]
+fn an_editor_marks_what_the_host_would_not_take() {
+    let dir = project_at("js-types", "transport", "js", &[]);
+    let source = dir.join("src/plugin.js");
+    let good = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, good.replace("message.payload", "message.paylod")).unwrap();
+    let output = program("node").args(TYPE_CHECK).current_dir(&dir).output().unwrap();
+    std::fs::write(&source, good).unwrap();
+    assert!(!output.status.success() && words(&output).contains("Did you mean 'payload'?"), "{}", words(&output));
 }
 
 #[test]

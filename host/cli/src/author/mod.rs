@@ -3,6 +3,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `contract` | the contract's types |
 //! | `project` | a plugin's folder, language and manifest |
 //! | `tool` | the languages' own tools, found and run |
 //! | `sandbox` | the sandbox that commands run plugins in |
@@ -11,6 +12,7 @@
 
 pub mod build;
 pub mod call;
+mod contract;
 pub mod dev;
 pub mod inspect;
 pub mod new;

@@ -2,6 +2,7 @@
 //!
 //! Everything it writes is inside this binary ([`scaffold`]), so an author needs nothing of Waybill's repository.
 
+mod declarations;
 mod scaffold;
 mod sdk;
 

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{AuthorWorld, Template, sdk};
+use wit_parser::World;
+
+use super::{AuthorWorld, Template, declarations, sdk};
 use crate::author::project::Language;
+use crate::author::{contract as types, tool};
 use crate::exit::CliError;
 
 /// Path and bytes of everything embedded by the build script.
@@ -61,8 +64,10 @@ pub(super) fn files(
         }
     }
     add_contract(&mut files, world, language);
-    if language == Language::Rust {
-        add_sdk(&mut files, sdk)?;
+    match language {
+        Language::Rust => add_sdk(&mut files, sdk)?,
+        Language::Js => add_declarations(&mut files, world)?,
+        Language::Python => {}
     }
     Ok(files)
 }
@@ -70,8 +75,7 @@ pub(super) fn files(
 /// The contract as the language's tools want it. The author's crate in Rust reads both packages where the repository has them; the other
 /// tools read the package of the project's world, with what it uses below `deps`. The frozen copies stay out.
 fn add_contract(files: &mut Files, world: AuthorWorld, language: Language) {
-    let inbound = matches!(world, AuthorWorld::Handler | AuthorWorld::Source);
-    let (plugin_folder, inbound_folder) = match (language, inbound) {
+    let (plugin_folder, inbound_folder) = match (language, is_inbound(world)) {
         (Language::Rust, _) => ("wit", Some("wit/inbound")),
         (_, false) => ("wit", None),
         (_, true) => ("wit/deps/plugin", Some("wit")),
@@ -87,6 +91,27 @@ fn add_contract(files: &mut Files, world: AuthorWorld, language: Language) {
             files.insert(format!("{folder}/{name}"), bytes.to_vec());
         }
     }
+}
+
+/// The world as TypeScript declares it: what an editor knows of the contract.
+fn add_declarations(files: &mut Files, world: AuthorWorld) -> Result<(), CliError> {
+    let contract = types::resolved().map_err(|error| tool::failed(format!("the embedded contract: {error}")))?;
+    let package = if is_inbound(world) { "inbound" } else { "plugin" };
+    let name = world_name(world, Language::Js);
+    let is_it = |of: &World| {
+        let home = of.package.and_then(|id| contract.packages.get(id));
+        of.name == name && home.is_some_and(|home| home.name.name == package)
+    };
+    let found = contract.worlds.iter().find(|(_, of)| is_it(of));
+    let text = found.and_then(|(id, _)| declarations::of_world(&contract, id));
+    let text = text.ok_or_else(|| tool::failed(format!("the embedded contract has no world {name}")))?;
+    files.insert("types/contract.d.ts".to_owned(), text.into_bytes());
+    Ok(())
+}
+
+/// Whether a world is of the package of messages that come in.
+fn is_inbound(world: AuthorWorld) -> bool {
+    matches!(world, AuthorWorld::Handler | AuthorWorld::Source)
 }
 
 /// A project's dependency on the author's crate: a copy inside it, or a folder outside.
@@ -227,6 +252,24 @@ mod tests {
             let imports = text(&files["src/plugin.js"]).contains("import \"./console.js\";");
             let has_log = world != AuthorWorld::Backoff;
             assert_eq!((imports, files.contains_key("src/console.js")), (has_log, has_log), "{world:?}");
+        }
+    }
+
+    #[test]
+    fn javascript_knows_what_its_world_exports_and_imports() {
+        for (world, language) in all().filter(|(_, language)| *language == Language::Js) {
+            let files = files("wire-tap", (world, language, Template::Plain), None).unwrap();
+            let (source, types) = (text(&files["src/plugin.js"]), text(&files["types/contract.d.ts"]));
+            let (_, rest) = source.split_once("/** @type {import(\"").unwrap();
+            let (module, rest) = rest.split_once("\").").unwrap();
+            let (_, declared) = types.split_once(&format!("declare module \"{module}\" {{")).unwrap();
+            let interface = rest.split('}').next().unwrap();
+            assert!(declared.contains(&format!("  export interface {interface} {{\n")), "{world:?}: {interface}");
+            let imported = source.lines().filter_map(|line| line.split_once(" from \"waybill:")?.1.split('"').next());
+            for module in imported {
+                assert!(types.contains(&format!("declare module \"waybill:{module}\" {{")), "{world:?}: {module}");
+            }
+            assert!(!types.contains(": unknown") && !types.contains("= unknown"), "all of it can be declared: {types}");
         }
     }
 

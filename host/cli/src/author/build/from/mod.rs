@@ -10,7 +10,7 @@ use waybill_sandbox::SandboxError;
 use wit_component::DecodedWasm;
 
 use super::Project;
-use crate::author::{project, tool};
+use crate::author::{contract, project, tool};
 use crate::exit::{CliError, Exit};
 
 /// How all of WebAssembly begins, then a core module and a component.
@@ -71,7 +71,7 @@ fn same(one: &Path, other: &Path) -> bool {
 /// Refuses types that are others than the contract's, which the host would find when it links the component.
 pub(super) fn check_types(project: &Project, component: &[u8]) -> Result<(), CliError> {
     let name = &project.manifest.name;
-    let contract = types::contract().map_err(|error| tool::failed(format!("the embedded contract: {error}")))?;
+    let contract = contract::resolved().map_err(|error| tool::failed(format!("the embedded contract: {error}")))?;
     let (found, world) = match wit_component::decode(component) {
         Ok(DecodedWasm::Component(found, world)) => (found, world),
         Ok(DecodedWasm::WitPackage(..)) => {

@@ -2,29 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wit_parser::{Function, Handle, Interface, Resolve, SourceMap, Type, TypeDefKind, WorldId, WorldItem};
-
-use crate::author::new;
-
-/// The contract as this program has it inside: both packages.
-pub(super) fn contract() -> Result<Resolve, String> {
-    let (mut plugin, mut inbound) = (SourceMap::default(), SourceMap::default());
-    for (path, bytes) in new::contract() {
-        let text = String::from_utf8_lossy(bytes);
-        match path.split_once('/') {
-            None => plugin.push_str(path, text),
-            Some(("inbound", _)) => inbound.push_str(path, text),
-            // The frozen copies.
-            Some(_) => {}
-        }
-    }
-    let mut contract = Resolve::default();
-    for sources in [plugin, inbound] {
-        let group = sources.parse().map_err(|(_, error)| error.to_string())?;
-        contract.push_group(group).map_err(|error| error.to_string())?;
-    }
-    Ok(contract)
-}
+use wit_parser::{Function, Handle, Interface, Resolve, Type, TypeDefKind, WorldId, WorldItem};
 
 /// What differs in the interfaces that a component shares with the contract, in words. Interfaces that are missing, or are of no
 /// contract, were found by their names before.
@@ -283,7 +261,7 @@ mod tests {
 
     #[test]
     fn every_bundled_plugin_has_the_types_of_the_contract() {
-        let contract = contract().unwrap();
+        let contract = crate::author::contract::resolved().unwrap();
         for bundled in waybill_bundled::all() {
             let DecodedWasm::Component(found, world) = wit_component::decode(bundled.component).unwrap() else {
                 unreachable!("a bundled plugin is a component");

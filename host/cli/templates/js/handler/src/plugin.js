@@ -1,8 +1,10 @@
+// @ts-check
 // A handler: a paid order leaves a shipment. Change `shipment.js`.
 import "./console.js";
 import { shipment } from "./shipment.js";
 import { decode, encode } from "./utf8.js";
 
+/** @type {import("waybill:inbound/handler-api@0.1.0").HandlerApi} */
 export const handlerApi = {
   async open(call, args) {
     return { maxConcurrentCalls: 1, features: [], attributes: [] };
@@ -16,6 +18,8 @@ export const handlerApi = {
   async close(call) {},
 };
 
+/** @import { Inbound, Verdict } from "waybill:inbound/inbound-types@0.1.0" */
+/** @type {(message: Inbound) => Verdict} */
 function handleOne(message) {
   let shipped;
   try {

@@ -1,3 +1,4 @@
+// @ts-check
 // The work itself. Pure, so that `npm test` runs it in node.
 
 export function shipment(paid) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Text as bytes and back: QuickJS has no TextEncoder.
 
 export function encode(text) {

@@ -1,3 +1,4 @@
+// @ts-check
 // A participant with one step that can be undone. Change `reserve.js`, or add further steps to `steps`.
 import "./console.js";
 import { read, reserve } from "./reserve.js";
@@ -8,6 +9,7 @@ let config;
 const bytes = (value) => encode(JSON.stringify(value));
 const output = (data, messages = []) => ({ data: bytes(data), messages, events: [], attributes: [] });
 
+/** @type {import("waybill:plugin/participant-api@0.1.0").ParticipantApi} */
 export const participantApi = {
   // Called at load, without a network.
   steps() {

@@ -1,3 +1,4 @@
+// @ts-check
 // The step itself. Pure, so that `npm test` runs it in node. What is thrown is the error of the contract.
 import { decode } from "./utf8.js";
 

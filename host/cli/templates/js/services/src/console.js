@@ -1,3 +1,4 @@
+// @ts-check
 // `console`, which QuickJS lacks: what it is given goes to the host's log. `plugin.js` imports it before anything else.
 import { log } from "waybill:plugin/log@0.1.0";
 
@@ -16,6 +17,7 @@ function shown(value) {
   }
 }
 
+/** @param {import("waybill:plugin/log@0.1.0").Level} level */
 const at = (level) => (...values) => log(level, values.map(shown).join(" "), []);
 
 globalThis.console = {

@@ -1,3 +1,4 @@
+// @ts-check
 // A source: takes messages off a queue over HTTP. Change `queue.js` and the requests into what your sender speaks.
 import "./console.js";
 import { send } from "waybill:plugin/http-blocking@0.1.0";
@@ -13,6 +14,7 @@ let config;
 let window;
 const out = new Set();
 
+/** @type {import("waybill:inbound/source-api@0.1.0").SourceApi} */
 export const sourceApi = {
   async open(call, args, wants) {
     // Valid by the schema in waybill-plugin.toml.
@@ -74,6 +76,7 @@ function request(method, url, call) {
   return { method, url, headers: [], body: new Uint8Array(), timeout, attributes: [] };
 }
 
+/** @returns {import("waybill:inbound/source-api@0.1.0").Settled} */
 function unsupported() {
   const fault = { code: "PLUGIN.UNSUPPORTED", reason: "the queue can't do that", maybeDelivered: false, attributes: [] };
   return { tag: "failed", val: fault };

@@ -1,6 +1,12 @@
+// @ts-check
 // What the queue says. Pure, so that `npm test` runs it in node. What is thrown is the error of the contract.
 import { decode, encode } from "./utf8.js";
 
+/** @import { HttpError, Response } from "waybill:plugin/http-types@0.1.0" */
+/** @import { Settled } from "waybill:inbound/source-api@0.1.0" */
+/** @typedef {{ tag: "ok"; val: Response } | { tag: "err"; val: HttpError }} Answer */
+
+/** @param {Answer} answer */
 export function read(answer) {
   if (answer.tag !== "ok") {
     throw unavailable(answer.val.error.val ?? answer.val.error.tag);
@@ -25,6 +31,7 @@ export function delivery({ id, topic, payload }) {
   return { token: encode(id), id, topic, headers: [], payload: bytes, redelivered: false, attributes: [] };
 }
 
+/** @type {(answer: Answer) => Settled} */
 export function takenOff(answer) {
   const status = answer.tag === "ok" ? answer.val.status : 0;
   if (status >= 200 && status <= 299) {

@@ -1,9 +1,18 @@
+// @ts-check
 // What an answer, or none, means for the message. Pure, so that `npm test` runs it in node.
 
+/** @import { Fault, Outcome } from "waybill:plugin/types@0.1.0" */
+/** @import { HttpError, Response } from "waybill:plugin/http-types@0.1.0" */
+
+/**
+ * @param {{ tag: "ok"; val: Response } | { tag: "err"; val: HttpError }} result
+ * @returns {Outcome}
+ */
 export function outcomeOf(result) {
   return result.tag === "ok" ? answered(result.val) : unanswered(result.val);
 }
 
+/** @type {(answer: Pick<Response, "status" | "headers">) => Outcome} */
 function answered({ status, headers }) {
   const fault = { code: `MY_PLUGIN.${status}`, reason: `the receiver answered ${status}`, maybeDelivered: false, attributes: [] };
   if (status >= 200 && status <= 299) {
@@ -19,6 +28,7 @@ function answered({ status, headers }) {
   return { tag: "permanent", val: fault };
 }
 
+/** @type {(failure: HttpError) => Outcome} */
 function unanswered({ error, maybeDelivered }) {
   const fault = { code: "MY_PLUGIN.NO_ANSWER", reason: error.val ?? error.tag, maybeDelivered, attributes: [] };
   if (error.tag === "denied") {

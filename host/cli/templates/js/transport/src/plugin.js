@@ -1,3 +1,4 @@
+// @ts-check
 // A transport: posts each message to one URL. Change `request` and `outcome.js` into what your receiver speaks.
 import "./console.js";
 import { send } from "waybill:plugin/http-blocking@0.1.0";
@@ -9,6 +10,7 @@ const MARGIN_MS = 250;
 
 let config;
 
+/** @type {import("waybill:plugin/transport-api@0.1.0").TransportApi} */
 export const transportApi = {
   async open(call, args) {
     // Valid by the schema in waybill-plugin.toml.
@@ -33,6 +35,11 @@ export const transportApi = {
   async close(call) {},
 };
 
+/**
+ * @param {import("waybill:plugin/types@0.1.0").Message} message
+ * @param {number} timeout
+ * @returns {import("waybill:plugin/http-blocking@0.1.0").Request}
+ */
 function request(message, timeout) {
   return {
     method: "POST",
