@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use wasmtime::component::Linker;
-use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy};
+use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, Strategy, WasmBacktraceDetails};
 use waybill_core::port::changes::Changes;
 use waybill_core::port::tasks::Tasks;
 
@@ -52,6 +52,9 @@ pub struct SandboxOptions {
     /// Compiles components that aren't embedded, in a process of its own; none = this process does, which only fits components
     /// that are trusted.
     pub compiler: Option<CompilerProcess>,
+    /// Traps tell lines of source text, of components with debug information. No limit bounds what reading that takes, so it is for an
+    /// author's own components.
+    pub lines: bool,
     /// Who is told of tasks of plugins that fail in the host; none = the log.
     pub tasks: Option<Arc<dyn Tasks>>,
     /// Who is told of generations that take each other's place, and of breakers; none = nobody but the log.
@@ -65,6 +68,7 @@ impl Default for SandboxOptions {
             seal_key: None,
             resolver: Arc::new(SystemResolver::default()),
             compiler: None,
+            lines: false,
             tasks: None,
             changes: None,
         }
@@ -109,8 +113,8 @@ impl Sandbox {
     /// Builds the engines and starts their ticker. Call it once a process.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let failed = |error: wasmtime::Error| SandboxError::Engine { cause: one_line(&error) };
-        let services = Engine::new(&config(false)).map_err(failed)?;
-        let pure = Engine::new(&config(true)).map_err(failed)?;
+        let services = Engine::new(&config(false, options.lines)).map_err(failed)?;
+        let pure = Engine::new(&config(true, options.lines)).map_err(failed)?;
         let mut services_linker = Linker::new(&services);
         add_services(&mut services_linker).map_err(failed)?;
         let mut pure_linker = Linker::new(&pure);
@@ -131,7 +135,7 @@ impl Sandbox {
             pure,
             pure_linker,
             cache,
-            compiler: Compiler::new(options.compiler),
+            compiler: Compiler::new(options.compiler, options.lines),
             resolver: options.resolver,
             own: OwnListeners::default(),
             tls: TlsRoots::default(),
@@ -155,7 +159,7 @@ impl Sandbox {
 }
 
 /// The same in this process and in one that compiles for it: machine code fits only an equal engine.
-pub(crate) fn config(pure: bool) -> Config {
+pub(crate) fn config(pure: bool, lines: bool) -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -166,6 +170,8 @@ pub(crate) fn config(pure: bool) -> Config {
         // Nothing that a component of our worlds needs, and each one more way to be surprised.
         .wasm_threads(false)
         .wasm_memory64(false)
+        // Said here, or a variable of the environment would decide, which a process that compiles doesn't get.
+        .wasm_backtrace_details(if lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable })
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(16));
     if pure {
         config.consume_fuel(true).cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true);

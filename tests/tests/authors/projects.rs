@@ -121,6 +121,24 @@ fn an_editor_marks_what_the_host_would_not_take() {
 }
 
 #[test]
+fn a_trap_of_a_debug_build_says_the_functions_and_lines_on_its_way() {
+    let dir = project_at("rust-debug", "participant", "rust", &["--sdk", &sdk()]);
+    let source = dir.join("src/lib.rs");
+    let good = std::fs::read_to_string(&source).unwrap();
+    let check = "    if order.count > config.most {";
+    std::fs::write(&source, good.replace(check, &format!("    assert!(order.count < 3, \"no stock\");\n{check}")))
+        .unwrap();
+    let built = well(waybill(&["plugin", "build", "--debug", "-o", "json"]).current_dir(&dir));
+    std::fs::write(&source, good).unwrap();
+    let component = json(&built)["file"].as_str().unwrap().to_owned();
+    let mut call = waybill(&["plugin", "call", &component, "reserve", "-o", "json"]);
+    let output = call.args(["--input", r#"{"sku":"tea","count":5}"#]).output().unwrap();
+    let reason = json(&output)["fault"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("panicked at src/lib.rs:") && reason.contains("no stock"), "{reason}");
+    assert!(reason.contains("::reserve (src/lib.rs:"), "{reason}");
+}
+
+#[test]
 fn a_transport_in_rust() {
     // With its own copy of the author's crate: nothing but the binary is needed.
     whole_way("transport", "rust", &[]);

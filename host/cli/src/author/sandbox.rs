@@ -12,6 +12,9 @@ use crate::term::Term;
 /// What is shown of the log: a plugin's own words, warnings of this program, and errors.
 const LOG: &str = "error,waybill_cli=warn,waybill::plugin=info";
 
+/// The section that says which line an instruction was made of.
+const LINES: &[u8] = b".debug_line";
+
 /// Where components are kept compiled, so that each is compiled once.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
@@ -19,12 +22,20 @@ pub struct Cache {
     pub folder: Option<PathBuf>,
     /// File of the key that seals what is kept.
     pub seal_key: Option<PathBuf>,
+    /// Traps tell lines of source text. What is compiled for that is of no use to a host.
+    pub lines: bool,
 }
 
 impl Cache {
+    /// The same for a component: with its lines, if it was built with debug information.
+    pub fn of(self, component: &[u8]) -> Self {
+        let has_lines = component.windows(LINES.len()).any(|bytes| bytes == LINES);
+        Self { lines: has_lines, ..self }
+    }
+
     fn options(self, limits: CompileLimits, term: &Term) -> SandboxOptions {
-        let (cache_dir, seal_key) = (self.folder, self.seal_key);
-        SandboxOptions { cache_dir, seal_key, compiler: compiler(limits, term), ..SandboxOptions::default() }
+        let Self { folder: cache_dir, seal_key, lines } = self;
+        SandboxOptions { cache_dir, seal_key, lines, compiler: compiler(limits, term), ..SandboxOptions::default() }
     }
 }
 

@@ -45,6 +45,11 @@ pub async fn run(args: &Test, cache: Cache, format: Format, term: &mut Term) -> 
         })?,
         None => Vec::new(),
     };
+    let cache = match &subject.source {
+        PluginSource::File(path) => cache.of(&std::fs::read(path).unwrap_or_default()),
+        PluginSource::Bytes(bytes) => cache.of(bytes),
+        PluginSource::Embedded(_) => cache,
+    };
     let sandbox = sandbox::open(cache, CompileLimits::default(), term)?;
     term.say("running the suite; the first run of a component compiles it");
     let options = Options { cases, config, smoke: false };
@@ -70,7 +75,7 @@ fn subject(args: &Test, term: &mut Term) -> Result<Subject, CliError> {
         let project = Project::open(path)?;
         let component = project.component();
         if !args.no_build {
-            build::build(&project, None, false, term)?;
+            build::build(&project, None, build::BuildOptions::default(), term)?;
         } else if !component.is_file() {
             return Err(CliError::usage(
                 format!("{} isn't there", component.display()),

@@ -14,6 +14,8 @@ use crate::limits::COMPONENT_BYTES_MAX;
 
 /// First bytes of an answer; the SHA-256 of the machine code and the code follow.
 pub(super) const ANSWER: &[u8; 8] = b"waybill1";
+/// Last argument where the engine keeps debug information.
+pub(super) const LINES: &str = "lines";
 /// The compiler refused the component; stderr says why.
 pub(super) const EXIT_REFUSED: u8 = 10;
 /// There wasn't enough memory.
@@ -26,7 +28,8 @@ const EXIT_FAILED: u8 = 12;
 const NICE: i32 = 10;
 
 /// Compiles the component on stdin and writes its machine code to stdout: all that a process started by
-/// [`super::CompilerProcess`] does. `arguments` are those after the program's own: engine, bytes of memory, seconds of CPU.
+/// [`super::CompilerProcess`] does. `arguments` are those after the program's own: engine, bytes of memory, seconds of CPU,
+/// and `lines` where debug information is kept.
 pub fn compile_component(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match compile(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,9 +43,10 @@ pub fn compile_component(arguments: impl IntoIterator<Item = OsString>) -> ExitC
 
 fn compile(arguments: impl IntoIterator<Item = OsString>) -> Result<(), (u8, String)> {
     let failed = |cause: String| (EXIT_FAILED, cause);
-    let (kind, memory, cpu) = parse(arguments).ok_or_else(|| failed("usage: ENGINE MEMORY CPU".to_owned()))?;
+    let asked = parse(arguments).ok_or_else(|| failed("usage: ENGINE MEMORY CPU [lines]".to_owned()))?;
+    let Asked { kind, memory, cpu, lines } = asked;
     // Before the limits: how memory is reserved depends on those of the parent, and both must agree.
-    let engine = Engine::new(&config(kind == EngineKind::Pure)).map_err(|error| failed(one_line(&error)))?;
+    let engine = Engine::new(&config(kind == EngineKind::Pure, lines)).map_err(|error| failed(one_line(&error)))?;
     limit(memory, cpu).map_err(|error| failed(format!("setting limits: {error}")))?;
     let mut component = Vec::new();
     std::io::stdin()
@@ -61,11 +65,24 @@ fn compile(arguments: impl IntoIterator<Item = OsString>) -> Result<(), (u8, Str
         .map_err(|error| failed(format!("writing the answer: {error}")))
 }
 
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Option<(EngineKind, u64, u64)> {
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    kind: EngineKind,
+    memory: u64,
+    cpu: u64,
+    lines: bool,
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Option<Asked> {
     let mut arguments = arguments.into_iter().map(OsString::into_string);
     let mut next = || arguments.next()?.ok();
-    let read = (EngineKind::parse(&next()?)?, next()?.parse().ok()?, next()?.parse().ok()?);
-    next().is_none().then_some(read)
+    let (kind, memory, cpu) = (EngineKind::parse(&next()?)?, next()?.parse().ok()?, next()?.parse().ok()?);
+    let lines = match next() {
+        None => false,
+        Some(word) if word == LINES => true,
+        Some(_) => return None,
+    };
+    next().is_none().then_some(Asked { kind, memory, cpu, lines })
 }
 
 fn refused(error: &wasmtime::Error) -> (u8, String) {
@@ -107,8 +124,17 @@ mod tests {
     #[test]
     fn arguments_are_read_strictly() {
         let read = |text: &str| parse(text.split(' ').map(OsString::from));
-        assert_eq!(read("pure 1024 60"), Some((EngineKind::Pure, 1024, 60)));
-        for text in ["", "pure 1024", "pure 1024 60 more", "other 1024 60", "pure x 60", "pure 1024 -1"] {
+        let asked = |lines| Some(Asked { kind: EngineKind::Pure, memory: 1024, cpu: 60, lines });
+        assert_eq!((read("pure 1024 60"), read("pure 1024 60 lines")), (asked(false), asked(true)));
+        for text in [
+            "",
+            "pure 1024",
+            "pure 1024 60 more",
+            "pure 1024 60 lines more",
+            "other 1024 60",
+            "pure x 60",
+            "pure 1024 -1",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }

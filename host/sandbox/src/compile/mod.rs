@@ -74,12 +74,14 @@ pub struct CompilerProcess {
 /// Compiles for one sandbox.
 pub(crate) struct Compiler {
     process: Option<CompilerProcess>,
+    /// See [`crate::SandboxOptions::lines`]: both engines must agree.
+    lines: bool,
     gate: Gate,
 }
 
 impl Compiler {
-    pub(crate) fn new(process: Option<CompilerProcess>) -> Self {
-        Self { process, gate: Gate::new(COMPILES_AT_ONCE_MAX) }
+    pub(crate) fn new(process: Option<CompilerProcess>, lines: bool) -> Self {
+        Self { process, lines, gate: Gate::new(COMPILES_AT_ONCE_MAX) }
     }
 
     /// Compiles and answers the component and its machine code. Blocks for as long as it takes; `given_up` ends it early.
@@ -98,7 +100,7 @@ impl Compiler {
             return Ok((component, code));
         };
         let _pass = self.gate.enter(given_up).ok_or_else(process::given_up)?;
-        let code = process::run(process, kind, bytes, given_up)?;
+        let code = process::run(process, kind, self.lines, bytes, given_up)?;
         let component = machine_code(engine, &code).map_err(|error| SandboxError::Compiler {
             cause: format!("its answer isn't usable: {}", one_line(&error)),
         })?;

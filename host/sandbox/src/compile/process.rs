@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::child::{ANSWER, EXIT_MEMORY, EXIT_REFUSED};
+use super::child::{ANSWER, EXIT_MEMORY, EXIT_REFUSED, LINES};
 use super::{CompileLimits, CompilerProcess, EngineKind};
 use crate::error::SandboxError;
 use crate::limits::{COMPILE_CLOCK_FACTOR, COMPILED_BYTES_MAX};
@@ -42,6 +42,7 @@ enum End {
 pub(super) fn run(
     process: &CompilerProcess,
     kind: EngineKind,
+    lines: bool,
     component: &[u8],
     given_up: &AtomicBool,
 ) -> Result<Vec<u8>, SandboxError> {
@@ -52,6 +53,7 @@ pub(super) fn run(
             .arg(kind.as_str())
             .arg(limits.memory_bytes.to_string())
             .arg(limits.cpu.as_secs().max(1).to_string())
+            .args(lines.then_some(LINES))
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -228,7 +230,7 @@ mod tests {
                 limits: CompileLimits { cpu: Duration::from_secs(cpu), memory_bytes: 1 << 30 },
             };
             let component = vec![0; 1 << 20];
-            let error = run(&process, EngineKind::Services, &component, &AtomicBool::new(false)).unwrap_err();
+            let error = run(&process, EngineKind::Services, false, &component, &AtomicBool::new(false)).unwrap_err();
             assert_eq!(error.code().as_str(), expected, "{script}: {error}");
         }
     }
@@ -241,10 +243,10 @@ mod tests {
             arguments: vec!["-c".into(), "exec sleep 3600".into(), "sh".into()],
             limits: CompileLimits::default(),
         };
-        let error = run(&process, EngineKind::Services, b"", &AtomicBool::new(true)).unwrap_err();
+        let error = run(&process, EngineKind::Services, false, b"", &AtomicBool::new(true)).unwrap_err();
         assert!(error.to_string().contains("nobody waits"), "{error}");
         let process = CompilerProcess { program: "/no/such/program".into(), ..process };
-        let error = run(&process, EngineKind::Services, b"", &AtomicBool::new(false)).unwrap_err();
+        let error = run(&process, EngineKind::Services, false, b"", &AtomicBool::new(false)).unwrap_err();
         assert_eq!(error.code().as_str(), "PLUGIN.COMPILER");
     }
 }

@@ -7,6 +7,7 @@ use waybill_core::code::Code;
 use waybill_core::one_line::into_one_line;
 use waybill_core::port::transport::{CallError, ErrorKind, Fault};
 
+use super::stack;
 use crate::error::one_line;
 use crate::host::{ContractBreach, EndpointContext, InstanceState};
 use crate::limits::FAULT_REASON_BYTES_MAX;
@@ -66,7 +67,7 @@ impl Crash {
 
     /// From what wasmtime says, and what is known of the instance.
     pub(super) fn from_trap(error: &wasmtime::Error, state: &InstanceState) -> Self {
-        let text = one_line(error);
+        let text = [Some(one_line(error)), stack::of_trap(error)].into_iter().flatten().collect::<Vec<_>>().join(", ");
         if error.downcast_ref::<ContractBreach>().is_some() {
             return Self::new(ErrorKind::Contract, Code::PLUGIN_CONTRACT, text);
         }

@@ -24,6 +24,7 @@ mod pooled;
 mod probe;
 mod provision;
 mod serve;
+mod stack;
 mod supervise;
 mod ticks;
 mod work;

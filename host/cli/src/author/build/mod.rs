@@ -26,7 +26,7 @@ use stamp::Stamp;
 /// A build.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n  waybill plugin build --from module.wasm\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is.\n--from takes what any other toolchain built (C, Zig, Go ...): a component, or a core module with the\ncontract's types inside, as bindings of wit-bindgen put them there. Of that it makes a component,\nwith WASI 0.2 where it imports preview1."
+    after_help = "Examples:\n  waybill plugin build\n  waybill plugin build plugins/gentle --out dist/gentle.wasm\n  waybill plugin build -o json\n  waybill plugin build --debug\n  waybill plugin build --from module.wasm\n\nNeeds the language's own tools and says what to install where they are missing: Rust with wasm32-wasip2, Node.js with jco,\nor Python with componentize-py. What one of the latter two made of the same files stays as it is.\n--debug keeps names and lines of Rust in the component: what traps under `waybill plugin test` or `call` then says in which function and line,\nand the functions on the way there. It runs the same code, but is several times as large and compiled apart from the one without, so build without it what a host is to run.\nJavaScript and Python say names and lines of what they throw in any case.\n--from takes what any other toolchain built (C, Zig, Go ...): a component, or a core module with the\ncontract's types inside, as bindings of wit-bindgen put them there. Of that it makes a component,\nwith WASI 0.2 where it imports preview1."
 )]
 pub struct Build {
     /// The project's folder
@@ -38,9 +38,21 @@ pub struct Build {
     /// Build it even if nothing has changed since the last time
     #[arg(long)]
     pub force: bool,
+    /// Keep names and lines, so that a trap says where it was (larger; Rust)
+    #[arg(long)]
+    pub debug: bool,
     /// Take the .wasm that another toolchain built, instead of building
-    #[arg(long, value_name = "FILE", conflicts_with = "force")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["force", "debug"])]
     pub from: Option<PathBuf>,
+}
+
+/// How it is to be built.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BuildOptions {
+    /// Even if nothing has changed since the last time.
+    pub(crate) force: bool,
+    /// With names and lines, where the language doesn't tell them by itself.
+    pub(crate) debug: bool,
 }
 
 /// A component that was built.
@@ -67,14 +79,19 @@ pub fn run(args: &Build, format: Format, term: &mut Term) -> Result<(), CliError
     let out = args.out.as_deref();
     let built = match &args.from {
         Some(file) => take(&project, file, out)?,
-        None => build(&project, out, args.force, term)?,
+        None => build(&project, out, BuildOptions { force: args.force, debug: args.debug }, term)?,
     };
     show(&project, &built, format, term)
 }
 
 /// Builds a project into `out`, or into its own folder. What was there stays until the new component is whole and fits, and for good if it
 /// was made of the same, unless that is to be built all the same.
-pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &mut Term) -> Result<Built, CliError> {
+pub(crate) fn build(
+    project: &Project,
+    out: Option<&Path>,
+    options: BuildOptions,
+    term: &mut Term,
+) -> Result<Built, CliError> {
     let language = project.language()?;
     let file = destination(project, out)?;
     let tool = match language {
@@ -87,7 +104,7 @@ pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &m
         format!("{}\n{}\n{:?}", language.as_str(), tool.version, tool.command.get_args().collect::<Vec<_>>())
     };
     let stamp = tool.as_ref().and_then(|tool| Stamp::of(project, &told(tool), &file));
-    let before = stamp.as_ref().filter(|_| !force).and_then(|stamp| stamp.unchanged(&file));
+    let before = stamp.as_ref().filter(|_| !options.force).and_then(|stamp| stamp.unchanged(&file));
     if let Some(inspection) = before {
         term.say(&format!(
             "{} is made of the same files already; `waybill plugin build --force` makes it again",
@@ -96,7 +113,7 @@ pub(crate) fn build(project: &Project, out: Option<&Path>, force: bool, term: &m
         return Ok(Built { file, inspection, language: Some(language), unchanged: true });
     }
     let bytes = match tool {
-        None => rust::build(project, term)?,
+        None => rust::build(project, options.debug, term)?,
         Some(tool) => made_by(tool, project, term)?,
     };
     let bytes = manifest::embedded(project, bytes, "call manifest!() without a path, once")?;

@@ -13,8 +13,12 @@ use crate::term::Term;
 /// What plugins are compiled for.
 const TARGET: &str = "wasm32-wasip2";
 
+/// Keeps names and lines. What is compiled with them stands beside what is compiled without.
+const DEBUG: [&str; 4] =
+    ["--config", "profile.release.debug=\"line-tables-only\"", "--config", "profile.release.strip=\"none\""];
+
 /// Builds and reads the component.
-pub(super) fn build(project: &Project, term: &mut Term) -> Result<Vec<u8>, CliError> {
+pub(super) fn build(project: &Project, debug: bool, term: &mut Term) -> Result<Vec<u8>, CliError> {
     let no_rust = || tool::missing("there is no Rust (cargo) on the PATH", "install it: https://rustup.rs");
     let cargo = tool::find("cargo", term).ok_or_else(no_rust)?;
     let rustc = tool::find("rustc", term).ok_or_else(no_rust)?;
@@ -24,6 +28,9 @@ pub(super) fn build(project: &Project, term: &mut Term) -> Result<Vec<u8>, CliEr
     command.args(["build", "--release", "--target", TARGET, "--message-format=json-render-diagnostics"]);
     // Keeps this machine's paths out of the component: the same sources give the same digest anywhere.
     command.arg("--config").arg(format!("target.{TARGET}.rustflags={}", remap(&project.root, term)));
+    if debug {
+        command.args(DEBUG);
+    }
     command.args(["--color", if term.color_errors() { "always" } else { "never" }]);
     let said = tool::run(&mut command, "cargo build", term)?;
     let component = component(&said, &project.root).ok_or_else(|| {

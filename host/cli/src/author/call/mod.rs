@@ -160,17 +160,15 @@ pub async fn from_file(args: &Call, cache: Cache, host_id: String, term: &Term) 
             exit: Exit::NotFound,
         });
     }
-    let fleet = sandbox::fleet(cache, CompileLimits::default(), &FleetOptions::default(), term)
+    let component = std::fs::read(path).map_err(CliError::io(format!("reading {}", args.target)))?;
+    let fleet = sandbox::fleet(cache.of(&component), CompileLimits::default(), &FleetOptions::default(), term)
         .map_err(|error| of_sandbox(&args.target, &error))?;
     let config = match &args.plugin_config {
         Some(text) => serde_json::from_slice(&document("--plugin-config", text)?).unwrap_or(Value::Null),
         None => Value::Object(Map::new()),
     };
-    let name =
-        waybill_sandbox::inspect(&std::fs::read(path).map_err(CliError::io(format!("reading {}", args.target)))?)
-            .map_err(|error| of_sandbox(&args.target, &error))?
-            .manifest
-            .name;
+    let inspection = waybill_sandbox::inspect(&component).map_err(|error| of_sandbox(&args.target, &error))?;
+    let name = inspection.manifest.name;
     let settings = EndpointSettings {
         plugin: PluginRef::File(path.to_owned()),
         config,

@@ -131,7 +131,7 @@ async fn round<T: Place>(
     term: &mut Term,
 ) -> Result<(String, Option<Loaded>), CliError> {
     let project = Project::open(&args.dir)?;
-    let built = tokio::task::block_in_place(|| build::build(&project, None, false, term))?;
+    let built = tokio::task::block_in_place(|| build::build(&project, None, build::BuildOptions::default(), term))?;
     smoke(&project, sandbox).await?;
     let digest = short_digest(&built.inspection.digest);
     let Some((name, place)) = place else {

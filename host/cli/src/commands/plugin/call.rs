@@ -80,6 +80,7 @@ async fn from_configuration(args: &Call, term: &mut Term) -> Result<Callee, CliE
     let cache = Cache {
         folder: config.plugins.cache.clone().filter(|_| data::seal_is_ours(&config)),
         seal_key: data::seal_key(&config),
+        lines: false,
     };
     let fleet = sandbox::fleet(cache, plugins::compile_limits(&config.plugins), &options, term)
         .map_err(|error| of_sandbox(&call.target, &error))?;

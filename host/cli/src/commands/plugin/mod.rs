@@ -83,5 +83,5 @@ pub(super) async fn run(command: &Plugin, global: &Global, term: &mut Term) -> R
 
 /// The host's own cache, as far as that is known without a configuration.
 fn cache() -> Cache {
-    Cache { folder: cache_folder(), seal_key: data::platform_seal_key() }
+    Cache { folder: cache_folder(), seal_key: data::platform_seal_key(), ..Cache::default() }
 }
