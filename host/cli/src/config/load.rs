@@ -153,7 +153,8 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let log = sections::log(fixed(&mut reader, &root, "log"));
     let otel = sections::otel(fixed(&mut reader, &root, "otel"));
     reader.unknown_env(FIXED);
-    sections::check_listen(&mut reader, &server, !tokens.is_empty(), listen_origin);
+    // One that can't be read is a problem of its own: the address isn't open because of it.
+    sections::check_listen(&mut reader, &server, tokens::are_named(&root), listen_origin);
     if let Some(file) = &inputs.file {
         reader.warn_if_written_by_others(file);
     }

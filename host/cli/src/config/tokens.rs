@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use waybill_core::document::Table;
+use waybill_core::document::{Table, Value};
 use waybill_core::streams::access::StreamRole;
 use waybill_core::suggest::nearest;
 use waybill_server::auth::Role;
@@ -54,6 +54,12 @@ pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<Aut
         all.push(token);
     }
     all
+}
+
+/// Whether there is a token in the configuration, be it right or not.
+pub fn are_named(root: &Table) -> bool {
+    let Some(Value::Table(auth)) = root.get("auth").map(|node| &node.value) else { return false };
+    matches!(auth.get("token").map(|node| &node.value), Some(Value::List(tokens)) if !tokens.is_empty())
 }
 
 /// Reads one token's section.

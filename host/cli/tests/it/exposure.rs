@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use waybill_cli::exit::Exit;
 
+use crate::configuration::refused;
 use crate::serve::{Host, PATIENCE, ask, noop};
 use crate::support::waybill;
 
@@ -395,4 +396,14 @@ fn the_hosts_own_listener_is_no_target_of_messages_and_sagas() {
         host.sends("127.0.0.1", "second").await;
         host.runs("after", "localhost").await;
     });
+}
+
+/// Nobody is let in without a token because of a file that can't be read: what is wrong is the file.
+#[test]
+fn a_token_that_cannot_be_read_is_told_once() {
+    let token = "[[auth.token]]\nname = \"ops\"\ntoken_file = \"gone\"\n";
+    for server in ["listen = \"0.0.0.0:7070\"\nbehind_tls_proxy = true", "behind_tls_proxy = true"] {
+        let error = refused(&format!("[server]\n{server}\n{token}"));
+        assert!(error.contains("CONFIG.SECRET") && !error.contains("CONFIG.LISTEN"), "{error}");
+    }
 }
