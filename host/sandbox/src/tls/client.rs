@@ -66,7 +66,8 @@ impl TlsClient {
             }
             (None, None) => {}
             _ => {
-                let why = "client-cert-secret and client-key-secret belong together: set both or neither";
+                let why = "a client certificate and its key belong together: grant both or neither (tls_cert and tls_key for a broker's plugin, \
+                           client-cert-secret and client-key-secret in the contract)";
                 return Err(NetError::Tls(why.to_owned()));
             }
         }

@@ -73,7 +73,8 @@ impl TlsPeer {
                     "the certificate of {peer} isn't signed by a CA of the secret {secret:?}: grant the CA that signed it"
                 ),
                 None => format!(
-                    "the certificate of {peer} is signed by an unknown issuer: grant its CA as a secret and set ca-secret"
+                    "the certificate of {peer} is signed by an unknown issuer: grant its CA as a secret, which a broker's plugin takes as tls_ca \
+                     (ca-secret in the contract)"
                 ),
             },
             CertificateError::NotValidForName => self.wrong_name(&[]),
@@ -135,8 +136,8 @@ impl TlsPeer {
 
     fn identity_wanted(&self, or: &str) -> String {
         format!(
-            "{} wants a client certificate{or}: grant certificate and key as secrets and set client-cert-secret and \
-             client-key-secret",
+            "{} wants a client certificate{or}: grant certificate and key as secrets, which a broker's plugin takes as tls_cert \
+             and tls_key (client-cert-secret and client-key-secret in the contract)",
             self.address
         )
     }

@@ -176,7 +176,7 @@ async fn an_unknown_issuer_is_refused() {
     let address = tls(Terms::default(), echo).await;
     let port = address.port().to_string();
     is_tls_error(&talk(address, &["connect tls ca=other-ca"]).await, &[&port, "other-ca", "grant the CA"]);
-    is_tls_error(&talk(address, &["connect tls"]).await, &["unknown issuer", "set ca-secret"]);
+    is_tls_error(&talk(address, &["connect tls"]).await, &["unknown issuer", "tls_ca (ca-secret in the contract)"]);
 }
 
 /// Where the server of [`the_platforms_roots_count`] is, in the process that it starts.
@@ -204,7 +204,10 @@ async fn the_platforms_roots_count() {
     let trusting = asks(&CA.pem).await;
     assert!(trusting.contains("seen: connected; written; got \"hello\""), "{trusting}");
     let stranger = asks(&OTHER_CA.pem).await;
-    assert!(stranger.contains("seen: NetError::Tls(") && stranger.contains("set ca-secret"), "{stranger}");
+    assert!(
+        stranger.contains("seen: NetError::Tls(") && stranger.contains("tls_ca (ca-secret in the contract)"),
+        "{stranger}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +240,7 @@ async fn a_client_certificate_is_shown_where_it_is_wanted() {
         let good = talk(address, &["connect tls ca=ca cert=cert key=key", "write hello", "read 5 5"]).await;
         assert_eq!(good, "connected; written; got \"hello\"");
         let without = talk(address, &["connect tls ca=ca", "read 1 1"]).await;
-        is_tls_error(first_error(&without), &["wants a client certificate", "set client-cert-secret"]);
+        is_tls_error(first_error(&without), &["wants a client certificate", "tls_cert and tls_key"]);
         let stranger = talk(address, &["connect tls ca=ca cert=other-cert key=other-key", "read 1 1"]).await;
         is_tls_error(first_error(&stranger), &["refuses the client certificate of the secret", "other-cert"]);
     }
