@@ -84,7 +84,7 @@ fn command(tenant: &str, prefix: &str) -> String {
     command
 }
 
-const RELAY_COLUMNS: [Column; 9] = [
+const RELAY_COLUMNS: [Column; 10] = [
     Column::Text("Name"),
     Column::Text("State"),
     Column::Text("Streams"),
