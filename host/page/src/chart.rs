@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_table_has_a_row_a_minute() {
         let values: Vec<Option<u64>> = (0..360).map(Some).collect();
-        let at = |ms| Instant(UnixMillis(1_700_000_000_000 + ms));
+        let at = |ms| Instant(UnixMillis(1_700_000_000_000_u64 + ms));
         let series = [Some(Series { name: "a", values: &values }), None];
         let drawn = values_table(&series, at(0), at(3_590_000), AsOf(at(3_590_000).0)).0;
         assert_eq!(drawn.matches("<tr>").count(), 1 + 60);

@@ -164,7 +164,7 @@ impl Course {
     }
 
     /// What is counted in ten seconds: by the second where that is much, else by the minute.
-    pub fn as_rate(self) -> Self {
+    pub fn into_rate(self) -> Self {
         if self.is_much() { self.a_second() } else { self.a_minute() }
     }
 
@@ -325,9 +325,9 @@ mod tests {
     #[test]
     fn few_are_told_by_the_minute_and_many_by_the_second() {
         let course = |values: &[Option<u64>]| Course { values: values.to_vec(), unit: "" };
-        let few = course(&[Some(1), Some(2), None, Some(3)]).as_rate();
+        let few = course(&[Some(1), Some(2), None, Some(3)]).into_rate();
         assert_eq!((few.values, few.unit), (vec![Some(1), Some(3), None, Some(6)], "/min"));
-        let many = course(&[Some(4), Some(995)]).as_rate();
+        let many = course(&[Some(4), Some(995)]).into_rate();
         assert_eq!((many.values, many.unit), (vec![Some(0), Some(100)], "/s"));
     }
 }

@@ -129,7 +129,7 @@ fn verdict(view: &Overview, all: &[Cause<'_>], as_of: AsOf) -> Markup {
 /// What is so, and since when.
 fn sentence(view: &Overview, all: &[Cause<'_>], as_of: AsOf) -> Markup {
     let delivered = view.history.as_ref().ok().and_then(|history| Course::of(history, Measure::Delivered));
-    let rate = delivered.map(Course::as_rate).and_then(|course| Some((course.now()?, course.unit)));
+    let rate = delivered.map(Course::into_rate).and_then(|course| Some((course.now()?, course.unit)));
     let stuck = view.sagas.as_ref().map_or(0, |sagas| sagas.stuck);
     let began = all.iter().filter_map(|cause| cause.since()).min_by_key(|since| since.0);
     html! {
