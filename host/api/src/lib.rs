@@ -49,6 +49,7 @@ pub mod relays;
 pub mod saga_definitions;
 pub mod saga_history;
 pub mod saga_node;
+pub mod saga_ways;
 pub mod sagas;
 pub mod sources;
 pub mod status;

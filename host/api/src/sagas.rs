@@ -24,6 +24,7 @@ use crate::instant::Instant;
 use crate::saga_definitions::DefinitionView;
 use crate::saga_history::HistoryLine;
 use crate::saga_node::SagaNodeView;
+use crate::saga_ways::WayOutView;
 
 /// A saga was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -135,6 +136,9 @@ pub struct SagaView {
     /// Ties replies to the saga.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// What may be done to it now, and what each act leads to: while it waits for an operator, or is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ways_out: Option<Vec<WayOutView>>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<Vec<HistoryLine>>,
@@ -170,6 +174,7 @@ impl From<SagaSummary> for SagaView {
             headers: None,
             envelope_id: None,
             correlation_id: None,
+            ways_out: None,
             history: None,
             history_dropped: None,
         }

@@ -18,6 +18,7 @@
 //! | `tree` | how events change a tree, and what it says about itself |
 //! | `history` | a saga's history as an event stream |
 //! | `machine` | what follows from what: the rules |
+//! | `ways` | what an operator may do to one that waits, and what that leads to |
 //! | `call` | what is called, and what comes of it |
 //! | `shard` | the sagas of one shard: commits and effects |
 
@@ -35,3 +36,4 @@ pub mod records;
 pub mod shard;
 pub mod state;
 pub mod tree;
+pub mod ways;

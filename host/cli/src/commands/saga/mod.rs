@@ -20,6 +20,7 @@ mod skip;
 mod start;
 mod step;
 mod tree;
+mod ways;
 
 use clap::Subcommand;
 

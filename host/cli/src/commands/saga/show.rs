@@ -10,6 +10,7 @@ use super::follow;
 use super::paint::{Paint, at, between, state_paint, state_word};
 use super::step::plugin_words;
 use super::tree::Drawing;
+use super::ways;
 use crate::args::IdArgs;
 use crate::client::Answer;
 use crate::commands::{Context, lists, requests};
@@ -19,7 +20,7 @@ use crate::output::{self, Format, Head, number, safe};
 /// Which saga, and how much of it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    waybill saga show order-17\n  \
+    waybill saga show order-17                        the steps, and the ways out of one that waits for an operator\n  \
     waybill saga show order-17 --history              every attempt, decision and signal, oldest first\n  \
     waybill saga show order-17 --follow               until it ends or stops; exit code 0 if it completed, else 1\n  \
     waybill saga show order-17 --tenant acme -o json")]
@@ -57,7 +58,7 @@ pub(super) fn read(answer: &Answer) -> Result<SagaView, CliError> {
     Ok(answer.need("saga", read)?)
 }
 
-/// Writes heading, tree and, if asked, what happened.
+/// Writes heading, tree, ways out and, if asked, what happened.
 pub(super) fn draw(context: &mut Context<'_>, saga: &SagaView, history: bool) -> Result<(), CliError> {
     let color = context.term.color;
     let mut rows: Vec<(String, String)> = Vec::new();
@@ -95,6 +96,7 @@ pub(super) fn draw(context: &mut Context<'_>, saga: &SagaView, history: bool) ->
     let mut drawing = Drawing::new(color, context.term.width);
     saga.saga.iter().for_each(|node| drawing.root(node));
     drawing.lines.iter().try_for_each(|line| context.term.line(line))?;
+    ways::draw(context, saga)?;
     if history { happened(context, saga) } else { Ok(()) }
 }
 

@@ -27,7 +27,7 @@ use super::error::SagaError;
 use super::event::{Event, EventKind, Failure, PauseCause, SagaNumber, StepDirection, StepNumber, Wait};
 use super::id::SagaId;
 use super::limits::SagaLimits;
-use super::state::{Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
+use super::state::{Effect, Phase, SagaNode, StepRecord, StepState, StepWait, Tree};
 use crate::message::Message;
 use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
@@ -249,16 +249,7 @@ impl<'t> Machine<'t> {
 
     /// Whether a step has something to undo and may be undone.
     fn needs_undoing(&self, record: &StepRecord, step: &Step) -> bool {
-        use super::state::Effect;
-        let had_effect = match record.effect {
-            Effect::None => false,
-            Effect::Unknown => self.kept(Rule::CompensateUnknown),
-            Effect::Done => true,
-        };
-        // Ready: it was to be begun anew when its saga went back.
-        let settled = matches!(record.state, StepState::Succeeded | StepState::Failed | StepState::Ready)
-            || record.state == StepState::Skipped && !record.compensation_skipped;
-        had_effect && settled && step.undo().is_some()
+        (record.effect != Effect::Unknown || self.kept(Rule::CompensateUnknown)) && record.needs_undoing(step)
     }
 }
 

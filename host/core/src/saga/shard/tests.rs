@@ -13,6 +13,7 @@ mod operators;
 mod set_aside;
 mod signals;
 mod steps;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;

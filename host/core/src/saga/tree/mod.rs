@@ -7,9 +7,10 @@ mod summary;
 pub use apply::step_of;
 pub use summary::wait_word;
 
+use super::definition::Step;
 use super::event::{End, Event, SagaNumber, StepDirection, StepNumber, Wait};
 use super::id::SagaId;
-use super::state::{Phase, SagaNode, SagaState, StepRecord, StepState, StepWait, Tree};
+use super::state::{Effect, Phase, SagaNode, SagaState, StepRecord, StepState, StepWait, Tree};
 use crate::time::UnixMillis;
 
 impl StepRecord {
@@ -26,6 +27,14 @@ impl StepRecord {
     /// Whether it is active in this way.
     pub fn is_active(&self, way: StepDirection) -> bool {
         self.state == StepState::InFlight && self.way == Some(way)
+    }
+
+    /// Whether it has something to undo and may be undone.
+    pub fn needs_undoing(&self, step: &Step) -> bool {
+        // Ready: it was to be begun anew when its saga went back.
+        let settled = matches!(self.state, StepState::Succeeded | StepState::Failed | StepState::Ready)
+            || self.state == StepState::Skipped && !self.compensation_skipped;
+        self.effect != Effect::None && settled && step.undo().is_some()
     }
 }
 

@@ -94,7 +94,7 @@ impl Sagas {
     pub(super) async fn show_saga(&self, tenant: &Tenant, id: &SagaId) -> Result<SagaView, SagaError> {
         let key = SagaKey { tenant: tenant.clone(), id: id.clone() };
         let (tree, definitions) = self.tree(&key).await?;
-        Ok(saga_view(&tree, &definitions))
+        Ok(saga_view(&tree, &definitions, self.shared.context.clock.now().wall))
     }
 }
 

@@ -8,6 +8,7 @@ use waybill_api::headers::HeadersJson;
 use waybill_api::instant::Instant;
 use waybill_api::saga_history::HistoryLine;
 use waybill_api::saga_node::{SagaNodeView, StepView};
+use waybill_api::saga_ways::WayOutView;
 use waybill_api::sagas::{FailureView, PauseView, SagaParticipant, SagaView};
 use waybill_core::ids::Tenant;
 use waybill_core::port::participant::{Direction, idempotency_key};
@@ -17,11 +18,14 @@ use waybill_core::saga::event::{End, Event, EventKind, PauseCause, SagaNumber};
 use waybill_core::saga::json::Json;
 use waybill_core::saga::state::{Phase, SagaNode, StepRecord, Tree};
 use waybill_core::saga::tree::{step_of, wait_word};
+use waybill_core::saga::ways::ways_out;
+use waybill_core::time::UnixMillis;
 
 use describe::{event_word, sentence, step_waiting};
 
 /// All that people see of a tree. `definitions` are those that it runs on.
-pub(super) fn saga_view(tree: &Tree, definitions: &DefinitionSet) -> SagaView {
+pub(super) fn saga_view(tree: &Tree, definitions: &DefinitionSet, now: UnixMillis) -> SagaView {
+    let ways: Vec<WayOutView> = ways_out(tree, definitions, now).into_iter().map(WayOutView::from).collect();
     let plugins = tree.started.plugins.iter();
     let plugins =
         plugins.map(|(name, plugin)| SagaParticipant { participant: name.to_string(), plugin: plugin.clone() });
@@ -29,6 +33,7 @@ pub(super) fn saga_view(tree: &Tree, definitions: &DefinitionSet) -> SagaView {
         waiting: waiting_sentence(tree, definitions),
         paused: tree.paused.clone().map(PauseView::from),
         saga: Some(node_view(tree, 0, definitions)),
+        ways_out: Some(ways).filter(|ways| !ways.is_empty()),
         plugins: Some(plugins.collect()),
         headers: Some(HeadersJson(tree.started.headers.clone())),
         envelope_id: tree.started.envelope_id.as_ref().map(ToString::to_string),
@@ -234,7 +239,6 @@ fn step_view((tenant, node): (&Tenant, &SagaNode), record: &StepRecord, step: &S
 #[cfg(test)]
 mod tests {
     use waybill_core::saga::event::{Failure, StepDirection};
-    use waybill_core::time::UnixMillis;
 
     use super::*;
 
