@@ -43,6 +43,7 @@ pub mod joint_events;
 pub mod list;
 pub mod messages;
 pub mod operations;
+pub mod plugin_outcomes;
 pub mod plugins;
 pub mod quarantine;
 pub mod relays;

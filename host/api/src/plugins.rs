@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use waybill_core::port::plugins::PluginsError;
 
 use crate::instant::Instant;
+use crate::plugin_outcomes::PluginShown;
 
 /// The plugins of a host, and files that can't be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -196,6 +197,8 @@ pub struct PluginChanged {
 pub trait PluginService: Send + Sync + 'static {
     /// All, with their generations.
     async fn plugins(&self) -> Plugins;
+    /// One, and how its generations did.
+    async fn plugin(&self, name: &str) -> Result<PluginShown, PluginsError>;
     /// Lines of the log of a plugin, by the name that logs and measurements know it by. Waits for the first if it is asked to.
     async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError>;
     /// Reads the component of a transport's plugin from its source again, tries it, and makes it live.

@@ -16,6 +16,7 @@ use crate::host::Losses;
 use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, other_question, probe_endpoint};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
+use crate::tally::Tally;
 
 /// A running handler plugin. Instances are replaced as they are lost; dropping it ends them at once, without `close`.
 pub struct WasmHandler {
@@ -50,6 +51,11 @@ impl WasmHandler {
     /// Opens one instance with purpose `probe` and closes it: whether a handler would work, while another generation serves.
     pub(crate) async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
         probe_endpoint(&Endpoint::new(plugin, World::Handler, spec)?).await
+    }
+
+    /// What is counted of it.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.lanes.endpoint.context.meters.tally)
     }
 
     /// Tells of each instance that is lost.

@@ -44,6 +44,7 @@ mod seal;
 mod slot;
 mod source;
 mod table;
+mod tally;
 mod text;
 mod tls;
 mod transport;

@@ -2,11 +2,13 @@
 //!
 //! The handles are taken from the recorder when the endpoint starts, so install the recorder first.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use waybill_core::port::transport::ErrorKind;
+
+use crate::tally::Tally;
 
 /// Something that is there, counted as long as it is.
 pub(crate) struct Counted(Gauge);
@@ -107,6 +109,8 @@ pub(crate) struct Meters {
     pub(crate) log_dropped: Counter,
     pub(crate) metrics_dropped: Counter,
     pub(crate) late_progress: Counter,
+    /// The same for people who hold generations against each other.
+    pub(crate) tally: Arc<Tally>,
     /// Made when a bound is met first, so that what is never met makes no series.
     hits: [OnceLock<Counter>; Bound::ALL.len()],
 }
@@ -131,6 +135,7 @@ impl Meters {
             log_dropped: counter!("waybill_plugin_log_dropped_total", &labels),
             metrics_dropped: counter!("waybill_plugin_metrics_dropped_total", &labels),
             late_progress: counter!("waybill_plugin_late_progress_total", &labels),
+            tally: Arc::default(),
             hits: std::array::from_fn(|_| OnceLock::new()),
             labels,
         }
@@ -153,8 +158,15 @@ impl Meters {
         }
     }
 
+    /// The same of a call that gave it work.
+    pub(crate) fn work(&self, took: Duration, failed: Option<ErrorKind>) {
+        self.call(took, failed);
+        self.tally.called(took, failed.is_some());
+    }
+
     /// Counts an instance that was lost.
     pub(crate) fn trap(&self, kind: ErrorKind) {
+        self.tally.lost();
         self.labelled("waybill_plugin_traps_total", "kind", kind_name(kind)).increment(1);
     }
 

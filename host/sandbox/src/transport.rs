@@ -20,6 +20,7 @@ use crate::host::Losses;
 use crate::instance::{Answer, Endpoint, Lanes, Opening, Work, other_question, probe_endpoint, provision};
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
+use crate::tally::Tally;
 
 /// The feature of [`TransportLimits::key_runs`].
 const KEY_RUNS: &str = "key-runs";
@@ -70,6 +71,11 @@ impl WasmTransport {
     pub(crate) fn spawn(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<(Arc<Self>, Opening), SandboxError> {
         let (lanes, opening) = Lanes::start(Endpoint::new(plugin, World::Transport, spec)?);
         Ok((Arc::new(Self { lanes, provisioning: AsyncMutex::default() }), opening))
+    }
+
+    /// What is counted of it.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.lanes.endpoint.context.meters.tally)
     }
 
     /// Tells of each instance that is lost.

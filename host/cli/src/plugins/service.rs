@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use waybill_api::plugin_outcomes::PluginShown;
 use waybill_api::plugins::{
     PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload, Plugins,
 };
@@ -64,6 +65,10 @@ impl Audited {
 impl PluginService for Audited {
     async fn plugins(&self) -> Plugins {
         self.plugins.plugins().await
+    }
+
+    async fn plugin(&self, name: &str) -> Result<PluginShown, PluginsError> {
+        self.plugins.plugin(name).await
     }
 
     async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {

@@ -1,5 +1,6 @@
 //! Plugins of a host: their logs, and a candidate that failed.
 
+use waybill_api::plugin_outcomes::GenerationOutcomes;
 use waybill_api::plugins::{PluginReload, PluginService as _};
 use waybill_cli::exit::Exit;
 
@@ -51,5 +52,31 @@ fn a_log_is_written_line_by_line_with_what_the_plugin_names() {
     let first: serde_json::Value = serde_json::from_str(jsonl.out.lines().next().unwrap()).unwrap();
     assert_eq!(first["fields"]["peer"], "10.0.0.7:80");
     let gone = waybill(&["plugin", "logs", "gone", "--url", &host.url]).run();
+    assert_eq!(gone.exit, Exit::NotFound, "{}", gone.err);
+}
+
+#[test]
+fn a_generation_stands_beside_the_one_before() {
+    let host = rolled_back();
+    host.ask(async |host| {
+        host.plugins
+            .did("http", GenerationOutcomes { generation: 2, delivered: 5, refused: 1_234, ..Default::default() });
+        host.plugins.did("http", GenerationOutcomes { generation: 3, delivered: 90_000, ..Default::default() });
+    });
+    let shown = waybill(&["plugin", "show", "http", "--url", &host.url]).run();
+    assert_eq!(shown.exit, Exit::Done, "{}", shown.err);
+    let cells = |name: &str| {
+        let row = shown.out.lines().find_map(|line| line.trim_start().strip_prefix(name)).unwrap_or_default();
+        row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(cells("generation"), ["3", "2"], "{}", shown.out);
+    assert_eq!(
+        (cells("delivered"), cells("refused")),
+        (vec!["90,000".into(), "5".into()], vec!["0".into(), "1,234".into()])
+    );
+    assert!(shown.err.contains("http: generation 2 was rolled back"), "{}", shown.err);
+    let ids = waybill(&["plugin", "show", "http", "-o", "ids", "--url", &host.url]).run();
+    assert_eq!(ids.out, "http\n");
+    let gone = waybill(&["plugin", "show", "gone", "--url", &host.url]).run();
     assert_eq!(gone.exit, Exit::NotFound, "{}", gone.err);
 }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use waybill_api::instant::Instant;
+use waybill_api::plugin_outcomes::PluginShown;
 use waybill_api::plugins::{
     BadDigest, Generation, PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload,
     Plugins, Probation, TransportPlugin,
@@ -17,6 +18,12 @@ impl PluginService for Fleet {
     async fn plugins(&self) -> Plugins {
         let items = self.0.entries.read().values().map(|entry| view(entry)).collect();
         Plugins { items, next_cursor: None, refused_files: self.refused_files().await }
+    }
+
+    async fn plugin(&self, name: &str) -> Result<PluginShown, PluginsError> {
+        let plugin = self.known(name)?;
+        let entry = self.0.entries.read().get(name).cloned();
+        Ok(PluginShown { plugin, outcomes: entry.map(|entry| entry.slot.outcomes()).unwrap_or_default() })
     }
 
     async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {

@@ -16,7 +16,9 @@ impl Host for InstanceState {
             return Err(wasmtime::Error::new(ContractBreach("handling.settled outside handle".to_owned())));
         };
         if record.first_told("handling.settled", index)? {
-            sink.settled(index as usize, crate::convert::handler::verdict(&self.context, verdict));
+            let verdict = crate::convert::handler::verdict(&self.context, verdict);
+            self.context.meters.tally.judged_early(&verdict);
+            sink.settled(index as usize, verdict);
         }
         Ok(())
     }

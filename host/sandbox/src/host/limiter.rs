@@ -58,6 +58,9 @@ impl ResourceLimiter for Limiter {
             Some(growth) => {
                 #[expect(clippy::cast_precision_loss, reason = "a gauge; far below 2^52")]
                 self.gauge.increment(growth as f64);
+                if let Some(context) = &self.context {
+                    context.meters.tally.memory_grew(growth);
+                }
                 Ok(true)
             }
             None => {
@@ -92,6 +95,9 @@ impl Drop for Limiter {
     fn drop(&mut self) {
         #[expect(clippy::cast_precision_loss, reason = "a gauge; far below 2^52")]
         self.gauge.decrement(self.memory_bytes as f64);
+        if let Some(context) = &self.context {
+            context.meters.tally.memory_freed(self.memory_bytes);
+        }
     }
 }
 

@@ -16,7 +16,9 @@ impl Host for InstanceState {
             return Err(wasmtime::Error::new(ContractBreach("progress.settled outside send-batch".to_owned())));
         };
         if record.first_told("progress.settled", index)? {
-            sink.settled(index as usize, crate::convert::outcome(&self.context, outcome));
+            let outcome = crate::convert::outcome(&self.context, outcome);
+            self.context.meters.tally.told_early(&outcome);
+            sink.settled(index as usize, outcome);
         }
         Ok(())
     }

@@ -54,7 +54,10 @@ pub(crate) async fn call_once(
                 (_, AnswerKind::Breach(crash)) => crash,
                 (Some(answer), _) => {
                     let failed = answer.as_ref().err().map(|error| error.kind);
-                    context.meters.call(started.elapsed(), failed);
+                    context.meters.work(started.elapsed(), failed);
+                    if let Ok(answer) = &answer {
+                        context.meters.tally.answered(answer, &[]);
+                    }
                     return Ok((Live { store, guest, cpu, facts }, answer));
                 }
                 (None, _) => {
@@ -66,7 +69,7 @@ pub(crate) async fn call_once(
         Ok(Err(_)) => Crash::host_panic(),
         Err(_) => Crash::late("the call took longer than its time"),
     };
-    context.meters.call(started.elapsed(), Some(crash.kind));
+    context.meters.work(started.elapsed(), Some(crash.kind));
     Err(crash)
 }
 

@@ -26,7 +26,7 @@ use super::in_flight::{InFlight, InFlightCalls};
 use super::lane::{Facts, Lane};
 use super::open::Live;
 use super::ticks::Ticks;
-use super::work::{Answer, HANDLE, Work};
+use super::work::{Answer, HANDLE, Work, is_for_people};
 use crate::convert;
 use crate::cpu::CpuMeter;
 use crate::host::{CallRecord, EarlySink, EndpointContext, InstanceState};
@@ -113,11 +113,19 @@ fn answer_all(context: &EndpointContext, in_flight: &InFlightCalls, ended: &Ende
                 },
             },
         };
-        context.meters.call(call.started.elapsed(), Some(error.kind));
+        count(context, call.function, call.started.elapsed(), Some(error.kind));
         if let Some(reply) = call.reply {
             // A caller that has gone away needs no answer.
             let _ = reply.send(Err(error));
         }
+    }
+}
+
+/// Counts a call that ended.
+fn count(context: &EndpointContext, function: &str, took: Duration, failed: Option<ErrorKind>) {
+    match is_for_people(function) {
+        true => context.meters.work(took, failed),
+        false => context.meters.call(took, failed),
     }
 }
 
@@ -179,7 +187,8 @@ impl Driver<'_> {
                 biased;
                 Some(finished) = calls.next(), if !calls.is_empty() => {
                     ticks.ended(finished.id);
-                    accessor.with(|mut access| access.get().calls.remove(&finished.id));
+                    let record = accessor.with(|mut access| access.get().calls.remove(&finished.id));
+                    let told = record.map(|record| record.told).unwrap_or_default();
                     let replied = match finished.replied {
                         Ok(replied) => replied,
                         Err(trap) => {
@@ -187,7 +196,7 @@ impl Driver<'_> {
                             return (Ended::Crashed(crash), Some(finished.id));
                         }
                     };
-                    match self.finished(finished.id, replied) {
+                    match self.finished(finished.id, replied, &told) {
                         AnswerKind::Proved => {
                             unavailable = 0;
                             self.budget.proved();
@@ -286,8 +295,8 @@ impl Driver<'_> {
         CallInfo { id, timeout, traceparent: None, attributes: Vec::new() }
     }
 
-    /// Checks an answer and hands it to who waits.
-    fn finished(&self, id: u32, replied: Replied) -> AnswerKind {
+    /// Checks an answer and hands it to who waits. `told` says of which messages the guest has told already.
+    fn finished(&self, id: u32, replied: Replied, told: &[bool]) -> AnswerKind {
         let Some(call) = self.in_flight.end(id) else {
             // Its deadline was found past at the same moment; the watch ends this instance.
             return AnswerKind::Fine;
@@ -299,7 +308,10 @@ impl Driver<'_> {
             AnswerKind::Breach(crash) => Some(crash.kind),
             _ => None,
         };
-        self.context.meters.call(took, failed);
+        count(self.context, call.function, took, failed);
+        if let Some(Ok(answer)) = &answer {
+            self.context.meters.tally.answered(answer, told);
+        }
         let answer = self.with_notices(answer);
         if let (Some(reply), Some(answer)) = (call.reply, answer) {
             // A caller that has gone away needs no answer.

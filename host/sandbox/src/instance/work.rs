@@ -17,8 +17,18 @@ use waybill_core::port::transport::{Fault, HealthReport, Outcome, OutcomeSink};
 use crate::host::EarlySink;
 use crate::limits::TABLE_CONTEXTS_MAX;
 
+/// The function of transports.
+const SEND: &str = "send-batch";
 /// The function of handlers.
 pub(super) const HANDLE: &str = "handle";
+/// The functions of participants.
+const EXECUTE: &str = "execute";
+const COMPENSATE: &str = "compensate";
+
+/// Whether calls of a function give a guest work that people send, and don't only keep it going.
+pub(super) fn is_for_people(function: &str) -> bool {
+    matches!(function, SEND | HANDLE | EXECUTE | COMPENSATE)
+}
 
 /// What is to be done, as the guest gets it.
 pub(crate) enum Work {
@@ -89,7 +99,7 @@ impl Work {
     /// The function of the contract, for messages.
     pub(super) fn function(&self) -> &'static str {
         match self {
-            Self::Send { .. } => "send-batch",
+            Self::Send { .. } => SEND,
             Self::Handle { .. } => HANDLE,
             Self::Pull { .. } => "pull",
             Self::Settle { .. } => "settle",
@@ -99,8 +109,8 @@ impl Work {
             Self::Stats => "stats",
             Self::Dead { .. } => "dead",
             Self::Replay(_) => "replay",
-            Self::Execute(_) => "execute",
-            Self::Compensate { .. } => "compensate",
+            Self::Execute(_) => EXECUTE,
+            Self::Compensate { .. } => COMPENSATE,
             Self::Health => "health",
         }
     }

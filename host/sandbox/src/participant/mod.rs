@@ -36,6 +36,7 @@ use crate::limits::{
 };
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
+use crate::tally::Tally;
 use calls::Calls;
 
 /// Bounds of one participant beside [`waybill_core::endpoint::PluginLimits`].
@@ -153,6 +154,11 @@ impl WasmParticipant {
     /// Opens one instance with purpose `probe` and closes it: whether a participant would work, while another generation serves.
     pub(crate) async fn probe(plugin: LoadedPlugin, spec: EndpointSpec) -> Result<HealthReport, SandboxError> {
         probe_endpoint(&Endpoint::new(plugin, World::Participant, spec)?).await
+    }
+
+    /// What is counted of it.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.calls.endpoint.context.meters.tally)
     }
 
     /// Tells of each instance that is lost.

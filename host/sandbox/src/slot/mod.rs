@@ -17,6 +17,7 @@
 //! | `probation` | watching the live generation |
 //! | `pinned` | what serves one call |
 //! | `handler`, `participant`, `policy` | a slot as the port of its kind sees it |
+//! | `outcomes` | how the latest generations did |
 //! | `needs` | steps that running sagas still call |
 //! | `served` | what a generation is started from, and what runs then: the one place that knows the kinds |
 //! | `generation` | instances and the calls under way on them |
@@ -33,6 +34,7 @@ mod life;
 mod life_tests;
 mod memory;
 mod needs;
+mod outcomes;
 mod participant;
 mod pinned;
 mod policy;
@@ -53,6 +55,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use waybill_api::plugin_outcomes::GenerationOutcomes;
 use waybill_core::changes::ChangeKind;
 use waybill_core::endpoint::SlotPolicy;
 use waybill_core::message::Delivery;
@@ -68,6 +71,7 @@ use crate::instance::closed;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 use generation::{Generation, Hold};
+use outcomes::Outcomes;
 use record::Named;
 use served::Recipe;
 
@@ -125,6 +129,7 @@ struct Shared {
     /// Instances that its lanes opened.
     openings: Arc<watch::Sender<u64>>,
     life: Mutex<Life>,
+    outcomes: Mutex<Outcomes>,
     /// What generations that may come back are started from.
     recipes: Mutex<BTreeMap<u32, Recipe>>,
     /// Held while a generation takes another's place.
@@ -176,6 +181,7 @@ impl Slot {
             opened: Notify::new(),
             openings,
             life: Mutex::new(life),
+            outcomes: Mutex::default(),
             recipes: Mutex::new(BTreeMap::from([(number, recipe)])),
             switching: AsyncMutex::default(),
             asking: AsyncMutex::default(),
@@ -186,7 +192,7 @@ impl Slot {
             tasks: TaskTracker::new(),
             closed: CancellationToken::new(),
         });
-        shared.note_live(number);
+        shared.note_live(&generation);
         shared.told.tell(ChangeKind::PluginLoaded, &shared.name, |change| change.detail(&format!("version {version}")));
         shared.watch(&generation);
         if opened.is_ok() && policy.probation.is_zero() {
@@ -216,6 +222,11 @@ impl Slot {
     /// Its generations as they stand.
     pub fn life(&self) -> Life {
         self.0.life.lock().clone()
+    }
+
+    /// How its latest generations did, newest first.
+    pub(crate) fn outcomes(&self) -> Vec<GenerationOutcomes> {
+        self.0.outcomes.lock().read()
     }
 
     /// Whether running sagas can do without what it serves; the error says what they still call.
@@ -287,8 +298,12 @@ impl Shared {
         Some(probation.until - clock::now().mono)
     }
 
-    fn note_live(&self, number: u32) {
+    fn note_live(&self, generation: &Generation) {
+        let number = generation.number;
         gauge!("waybill_plugin_generation", "transport" => self.name.clone()).set(f64::from(number));
+        if let Some(tally) = generation.served.tally() {
+            self.outcomes.lock().begin(number, tally);
+        }
     }
 
     fn count_swap(&self, result: &'static str) {

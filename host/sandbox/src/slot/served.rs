@@ -22,6 +22,7 @@ use crate::instance::Opening;
 use crate::load::LoadedPlugin;
 use crate::manifest::World;
 use crate::participant::{WasmParticipant, participant_steps};
+use crate::tally::Tally;
 use crate::transport::WasmTransport;
 
 /// A plugin and its endpoint: what a generation is started from, again if need be.
@@ -142,6 +143,16 @@ impl Served {
         match self {
             Self::Policy(policy, _) => Ok(policy),
             _ => Err(of_another_kind()),
+        }
+    }
+
+    /// What is counted of it; nothing of a retry policy.
+    pub fn tally(&self) -> Option<Arc<Tally>> {
+        match self {
+            Self::Transport(transport) => Some(transport.tally()),
+            Self::Handler(handler) => Some(handler.tally()),
+            Self::Participant(participant) => Some(participant.tally()),
+            Self::Policy(..) => None,
         }
     }
 

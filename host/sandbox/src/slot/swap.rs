@@ -177,7 +177,7 @@ impl Shared {
         };
         self.opened.notify_waiters();
         old.retired.cancel();
-        self.note_live(number);
+        self.note_live(&generation);
         self.watch(&generation);
         self.prune();
         let (slot, number) = (Arc::clone(self), old.number);
@@ -251,6 +251,7 @@ impl Shared {
                 }
                 self.opened.notify_waiters();
                 last.retired.cancel();
+                self.note_live(&again);
                 self.watch(&again);
             }
             // What it was started from once serves to start it again.

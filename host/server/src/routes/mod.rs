@@ -118,6 +118,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(relays::seek))
         .routes(routes!(configuration::reload))
         .routes(routes!(plugins::list))
+        .routes(routes!(plugins::show))
         .routes(routes!(plugins::reload))
         .routes(routes!(plugins::roll_back))
         .routes(routes!(plugins::upload))

@@ -6,8 +6,10 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use waybill_api::plugin_outcomes::PluginShown;
 use waybill_api::plugins::{
     PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginRollback, PluginService, PluginUpload, Plugins,
+    TransportPlugin,
 };
 use waybill_core::port::missing::Missing;
 use waybill_core::port::plugins::PluginsError;
@@ -71,23 +73,48 @@ pub(crate) async fn shown(app: &App, caller: &Caller) -> Plugins {
     if caller.sees_all() { shown } else { brief(shown) }
 }
 
+/// Show a plugin
+///
+/// With what each generation did since it serves, this one beside the one before: delivered, refused, tried again, instances lost, how
+/// long calls took. It is counted in memory since this host runs.
+#[utoipa::path(get, path = "/v1/plugins/{name}", tag = "plugins", operation_id = "showPlugin",
+    params(("name" = String, Path, description = "Transport, or `handler.CONSUMER`, `participant.NAME`, `source.NAME`, `outbox.backoff`.")),
+    responses((status = 200, description = "The plugin.", body = PluginShown), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let shown = plugins(&app, &name)?.plugin(&name).await.map_err(refused)?;
+    if caller.sees_all() {
+        return ok(&shown);
+    }
+    let mut plugin = shown.plugin;
+    conceal(&mut plugin);
+    ok(&PluginShown { plugin, outcomes: Vec::new() })
+}
+
 /// Without what tells of the host itself: paths, and sentences that may quote them.
 fn brief(mut plugins: Plugins) -> Plugins {
     plugins.refused_files.clear();
-    for plugin in &mut plugins.items {
-        if !plugin.source.starts_with("bundled:") {
-            "file".clone_into(&mut plugin.source);
-        }
-        plugin.fallback = None;
-        let bad = plugin.bad.iter_mut().map(|bad| &mut bad.reason);
-        bad.for_each(String::clear);
-        let generations =
-            [Some(&mut plugin.live), plugin.previous.as_mut(), plugin.refused.as_mut(), plugin.rolled_back.as_mut()];
-        for generation in generations.into_iter().flatten().chain(&mut plugin.history) {
-            generation.reason = None;
-        }
-    }
+    plugins.items.iter_mut().for_each(conceal);
     plugins
+}
+
+/// The same of one.
+fn conceal(plugin: &mut TransportPlugin) {
+    if !plugin.source.starts_with("bundled:") {
+        "file".clone_into(&mut plugin.source);
+    }
+    plugin.fallback = None;
+    let bad = plugin.bad.iter_mut().map(|bad| &mut bad.reason);
+    bad.for_each(String::clear);
+    let generations =
+        [Some(&mut plugin.live), plugin.previous.as_mut(), plugin.refused.as_mut(), plugin.rolled_back.as_mut()];
+    for generation in generations.into_iter().flatten().chain(&mut plugin.history) {
+        generation.reason = None;
+    }
 }
 
 /// Reload a plugin

@@ -119,6 +119,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/transports/{name}/probe",
         "POST /v1/transports/{name}/provision",
         "GET /v1/plugins",
+        "GET /v1/plugins/{name}",
         "POST /v1/plugins/{name}/reload",
         "POST /v1/plugins/{name}/rollback",
         "PUT /v1/plugins/{name}/component",

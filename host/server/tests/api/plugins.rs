@@ -2,6 +2,7 @@
 
 use http::Request;
 use serde_json::json;
+use waybill_api::plugin_outcomes::{CallTimes, GenerationOutcomes};
 use waybill_core::code::Code;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
@@ -30,6 +31,25 @@ async fn the_list_shows_generations_and_files_that_cant_be_used() {
     assert_eq!((&http["bad"][0]["code"], &http["fallback"]), (&json!("PLUGIN.ROLLED_BACK"), &json!(null)));
     assert_eq!(http["bad"][0]["digest"], format!("sha256:{}", "cd".repeat(32)));
     assert_eq!(body["refused_files"][0]["file"], "junk.wasm");
+}
+
+#[tokio::test]
+async fn one_plugin_is_shown_with_what_each_generation_did() {
+    let tokens = vec![token("all", &["*"], &[Role::Viewer]), token("acme", &["acme"], &[Role::Viewer])];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let ask =
+        |who: &str, name: &str| with(get(&format!("/v1/plugins/{name}")), "authorization", &format!("Bearer {who}"));
+    let took = Some(CallTimes { mean_us: 900, p50_us: 800, p95_us: 2_000, p99_us: 9_000 });
+    api.host.plugins.did("http", GenerationOutcomes { generation: 1, delivered: 90, took, ..Default::default() });
+    api.host.plugins.did("http", GenerationOutcomes { generation: 2, refused: 7, ..Default::default() });
+    let shown = api.send(ask("all", "http")).await.json();
+    assert_eq!((&shown["plugin"]["transport"], &shown["outcomes"][0]["generation"]), (&json!("http"), &json!(2)));
+    assert_eq!((&shown["outcomes"][0]["refused"], &shown["outcomes"][0]["took"]), (&json!(7), &json!(null)));
+    assert_eq!(shown["outcomes"][1]["took"]["p99_us"], 9_000);
+    let some = api.send(ask("acme", "http")).await.json();
+    assert_eq!((&some["plugin"]["transport"], &some["outcomes"]), (&json!("http"), &json!([])), "others' counts");
+    let gone = api.send(ask("all", "gone")).await;
+    assert_eq!(gone.problem(), (404, "TRANSPORT.NOT_FOUND".to_owned()));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use waybill_api::plugin_outcomes::{GenerationOutcomes, PluginShown};
 use waybill_api::plugins::{
     BadDigest, Generation, PluginChanged, PluginLog, PluginLogAsked, PluginLogLine, PluginReload, PluginService,
     PluginUpload, Plugins, RefusedFile, TransportPlugin,
@@ -38,6 +39,7 @@ struct Slot {
     /// What every change comes to; none = it is done.
     refusal: Option<PluginsError>,
     log: Vec<PluginLogLine>,
+    outcomes: Vec<GenerationOutcomes>,
 }
 
 impl MemoryPlugins {
@@ -58,6 +60,11 @@ impl MemoryPlugins {
     pub fn refuse(&self, transport: &str, code: Code, reason: &str) {
         let refusal = PluginsError::Refused { code, reason: reason.to_owned() };
         self.with(transport, |slot| slot.refusal = Some(refusal));
+    }
+
+    /// A generation of the plugin did so.
+    pub fn did(&self, transport: &str, outcomes: GenerationOutcomes) {
+        self.with(transport, |slot| slot.outcomes.push(outcomes));
     }
 
     /// The plugin writes a line into its log.
@@ -131,7 +138,7 @@ impl Slot {
             bad: Vec::new(),
             fallback: None,
         };
-        Self { transport, plugin, source: digest, refusal: None, log: Vec::new() }
+        Self { transport, plugin, source: digest, refusal: None, log: Vec::new(), outcomes: Vec::new() }
     }
 
     /// Takes another component, unless it is the live one or one that was rolled back. True when it is another generation.
@@ -176,6 +183,12 @@ impl PluginService for MemoryPlugins {
     async fn plugins(&self) -> Plugins {
         let items = self.slots.lock().values().map(|slot| slot.plugin.clone()).collect();
         Plugins { items, next_cursor: None, refused_files: self.refused_files.lock().clone() }
+    }
+
+    async fn plugin(&self, name: &str) -> Result<PluginShown, PluginsError> {
+        let slots = self.slots.lock();
+        let slot = slots.get(name).ok_or_else(|| PluginsError::NotFound(name.to_owned()))?;
+        Ok(PluginShown { plugin: slot.plugin.clone(), outcomes: slot.outcomes.iter().rev().cloned().collect() })
     }
 
     async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {

@@ -9,6 +9,7 @@ mod logs;
 mod reload;
 mod rollback;
 pub(super) mod served;
+mod show;
 
 use clap::Subcommand;
 
@@ -24,7 +25,7 @@ use crate::term::Term;
 /// Plugins.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  waybill plugin new --world transport --lang rust my-broker\n  waybill plugin test\n  waybill plugin list\n  waybill plugin reload orders\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
+    after_help = "Examples:\n  waybill plugin new --world transport --lang rust my-broker\n  waybill plugin test\n  waybill plugin list\n  waybill plugin show orders\n  waybill plugin reload orders\n  waybill plugin inspect http\n  waybill plugin inspect ./my-transport.wasm -o json"
 )]
 pub enum Plugin {
     /// Make a project that builds and passes its tests
@@ -39,6 +40,8 @@ pub enum Plugin {
     Dev(author::dev::Dev),
     /// The plugins of a host, with generation, signature and state
     List(list::List),
+    /// One plugin of a host: what serves, and how it does beside the one before
+    Show(show::Show),
     /// Hand a component over to a host: tried, then live
     Load(load::Load),
     /// Have a host read a plugin from its source again
@@ -69,6 +72,7 @@ pub(super) async fn run(command: &Plugin, global: &Global, term: &mut Term) -> R
         Plugin::Check(args) => check::run(args, format, term).await,
         Plugin::Dev(args) => dev::run(args, global, term).await,
         Plugin::List(args) => list::run(args, global, term).await,
+        Plugin::Show(args) => show::run(args, &mut Context::new(global, term)?).await,
         Plugin::Load(args) => load::run(args, &mut Context::new(global, term)?).await,
         Plugin::Reload(args) => reload::run(args, &mut Context::new(global, term)?).await,
         Plugin::Logs(args) => logs::run(args, &mut Context::new(global, term)?).await,

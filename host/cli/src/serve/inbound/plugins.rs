@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use waybill_api::plugin_outcomes::PluginShown;
 use waybill_api::plugins::{
     Generation, PluginChanged, PluginLog, PluginLogAsked, PluginReload, PluginService, PluginUpload, Plugins,
     TransportPlugin,
@@ -85,6 +86,13 @@ impl PluginService for HostPlugins {
         plugins.items.extend(self.in_force.get().plugins.iter().map(|source| view(source)));
         plugins.items.sort_by(|one, other| one.transport.cmp(&other.transport));
         plugins
+    }
+
+    async fn plugin(&self, name: &str) -> Result<PluginShown, PluginsError> {
+        match self.source(name)? {
+            Some(source) => Ok(PluginShown { plugin: view(&source), outcomes: Vec::new() }),
+            None => PluginService::plugin(&self.fleet, name).await,
+        }
     }
 
     async fn log(&self, name: &str, asked: PluginLogAsked) -> Result<PluginLog, PluginsError> {
