@@ -19,6 +19,7 @@ use waybill_core::time::UnixMillis;
 
 use crate::dead_events::DeadEvent;
 use crate::dead_inbox::DeadInbox;
+use crate::facets::FacetsView;
 use crate::inbox::InboxMessageView;
 use crate::instant::Instant;
 use crate::messages::{Enqueued, MessageView};
@@ -325,6 +326,8 @@ pub trait DeadLetterService: Send + Sync + 'static {
         tenant: Option<&Tenant>,
         filter: &str,
     ) -> Result<Counted<Vec<DeadGroupView>>, ServiceError>;
+    /// How often each value stands in what matches, the latest first. At most 10,000 rows are looked at, for two seconds.
+    async fn dead_facets(&self, tenant: Option<&Tenant>, filter: &str) -> Result<FacetsView, ServiceError>;
     /// One dead letter; a message with payload and attempts, a received one with its payload.
     async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError>;
     /// Puts one dead letter back; works on quarantined ones too. A stuck saga tries its compensation again, or goes forward; a

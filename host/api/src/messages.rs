@@ -24,9 +24,11 @@ use waybill_core::streams::joint::JointEvent;
 use waybill_core::time::UnixMillis;
 
 use crate::annotations::AnnotationsView;
+use crate::facets::FacetsView;
 use crate::headers::HeadersJson;
 use crate::idempotency::FinishWith;
 use crate::instant::Instant;
+use crate::neighbours::NeighboursView;
 
 /// A message as shown.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -298,6 +300,10 @@ pub trait MessageService: Send + Sync + 'static {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<MessageView>, ServiceError>;
+    /// Who goes before a message of its key, and who waits behind it.
+    async fn neighbours(&self, tenant: &Tenant, id: &str) -> Result<NeighboursView, ServiceError>;
+    /// How often each value stands in what matches, the newest first. At most 10,000 rows are looked at, for two seconds.
+    async fn facets(&self, tenant: Option<&Tenant>, filter: &str) -> Result<FacetsView, ServiceError>;
     /// The messages that a bulk act would concern: those that wait, and with `moved_to` those that can be moved there. All are looked at.
     async fn waiting_messages(
         &self,

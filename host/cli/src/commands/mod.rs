@@ -16,6 +16,7 @@ mod completions;
 mod config;
 mod dead;
 mod doctor;
+mod facets;
 mod history;
 mod idempotency;
 mod inbox;

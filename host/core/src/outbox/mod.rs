@@ -7,6 +7,7 @@ pub mod dead_plan;
 pub mod decide;
 pub mod door_watch;
 pub mod drain;
+pub mod facets;
 pub mod filter;
 pub mod found;
 pub mod index;

@@ -8,6 +8,7 @@ use waybill_api::dead_inbox::DeadInbox;
 use waybill_api::dead_letters::{
     DeadGroupView, DeadLetterService, DeadLetterView, PlanAsk, PlannedDead, Replay, Replayed, ReplayedSaga, SagaLinks,
 };
+use waybill_api::facets::FacetsView;
 use waybill_api::messages::{EnqueueService, Enqueued, MessageService, MessageView};
 use waybill_core::annotation::Annotation;
 use waybill_core::ids::Tenant;
@@ -91,6 +92,13 @@ impl DeadLetterService for Outbox {
         match self.filter(tenant, filter)? {
             None => Ok(Counted::default()),
             Some(filter) => self.groups_of_dead(&filter).await,
+        }
+    }
+
+    async fn dead_facets(&self, tenant: Option<&Tenant>, filter: &str) -> Result<FacetsView, ServiceError> {
+        match self.filter(tenant, filter)? {
+            Some(filter) => self.facets_of_dead(&filter).await,
+            None => Ok(FacetsView::default()),
         }
     }
 

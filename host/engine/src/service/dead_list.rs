@@ -67,17 +67,17 @@ pub(super) fn planned_reads(exact: bool) -> usize {
 
 impl Outbox {
     /// The sagas, if a stuck one could match.
-    fn sagas_for(&self, filter: &Filter) -> Option<&Arc<Sagas>> {
+    pub(super) fn sagas_for(&self, filter: &Filter) -> Option<&Arc<Sagas>> {
         self.sagas.as_ref().filter(|_| filter.may_take(DeadKind::Saga))
     }
 
     /// The inbox, if a received message could match.
-    fn inbox_for(&self, filter: &Filter) -> Option<&Arc<Inbox>> {
+    pub(super) fn inbox_for(&self, filter: &Filter) -> Option<&Arc<Inbox>> {
         self.inbox.as_ref().filter(|_| filter.may_take(DeadKind::Inbox))
     }
 
     /// The streams, if an event of one could match.
-    fn streams_for(&self, filter: &Filter) -> Option<&Arc<Streams>> {
+    pub(super) fn streams_for(&self, filter: &Filter) -> Option<&Arc<Streams>> {
         self.streams.as_ref().filter(|_| filter.may_take(DeadKind::Event))
     }
 

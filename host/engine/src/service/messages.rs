@@ -5,7 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 use tokio::time::Instant;
+use waybill_api::facets::FacetsView;
 use waybill_api::messages::{MessageService, MessageView, WaitingView};
+use waybill_api::neighbours::NeighboursView;
 use waybill_core::glob::Glob;
 use waybill_core::ids::{MessageId, Place, Tenant, place_of};
 use waybill_core::outbox::filter::Filter;
@@ -46,6 +48,17 @@ impl MessageService for Outbox {
         match self.filter(tenant, filter)? {
             Some(filter) => self.message_page(&filter, order, cursor, limit).await,
             None => Ok(Page { items: Vec::new(), next_cursor: None }),
+        }
+    }
+
+    async fn neighbours(&self, tenant: &Tenant, id: &str) -> Result<NeighboursView, ServiceError> {
+        self.neighbours_of(tenant, id).await
+    }
+
+    async fn facets(&self, tenant: Option<&Tenant>, filter: &str) -> Result<FacetsView, ServiceError> {
+        match self.filter(tenant, filter)? {
+            Some(filter) => self.facets_of(&filter).await,
+            None => Ok(FacetsView::default()),
         }
     }
 
@@ -143,26 +156,9 @@ impl Outbox {
         };
         let mut items = Vec::new();
         while let Some(Part { name, kinds }) = parts.get(at) {
-            let waits = kinds.iter().any(|kind| matches!(kind, ListKind::Flowing | ListKind::Parked));
-            // Of what waits only the owner knows whether it is being sent; the store knows what is claimed.
-            let stored = if waits { Filter { state: None, ..filter.clone() } } else { filter.clone() };
-            let query = &self.context.stores.query;
             let room = limit.saturating_sub(items.len());
-            let page = match (order, kinds.as_slice()) {
-                (ListOrder::State, [kind]) => query.list(*kind, &stored, inner.as_deref(), room).await?,
-                (_, kinds) => query.newest(kinds, &stored, inner.as_deref(), room).await?,
-            };
-            let wanted = |view: &MessageView| {
-                filter.state.as_ref().is_none_or(|state| state_matches(state, view.state))
-                    && filter.waits.as_ref().is_none_or(|waits| {
-                        view.waiting.as_ref().is_some_and(|waiting| waits.matches(waiting.on.as_str()))
-                    })
-            };
-            let mut views: Vec<MessageView> = page.items.iter().map(|found| self.view(found)).collect();
-            if waits {
-                self.ask_owners(&mut views).await;
-            }
-            items.extend(views.into_iter().filter(wanted));
+            let page = self.part_page(filter, order, kinds, inner.as_deref(), room).await?;
+            items.extend(page.items);
             if let Some(next) = page.next_cursor {
                 return Ok(Page { items, next_cursor: Some(format!("{name}.{next}")) });
             }
@@ -174,6 +170,38 @@ impl Outbox {
         }
         let next_cursor = parts.get(at).map(|part| format!("{}.", part.name));
         Ok(Page { items, next_cursor })
+    }
+
+    /// A page of one part of the list: one bounded look into the store, and what the owners know of what was found.
+    pub(super) async fn part_page(
+        &self,
+        filter: &Filter,
+        order: ListOrder,
+        kinds: &[ListKind],
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<MessageView>, ServiceError> {
+        let waits = kinds.iter().any(|kind| matches!(kind, ListKind::Flowing | ListKind::Parked));
+        // Of what waits only the owner knows whether it is being sent; the store knows what is claimed.
+        let stored = if waits { Filter { state: None, ..filter.clone() } } else { filter.clone() };
+        let query = &self.context.stores.query;
+        let page = match (order, kinds) {
+            (ListOrder::State, [kind]) => query.list(*kind, &stored, cursor, limit).await?,
+            (_, kinds) => query.newest(kinds, &stored, cursor, limit).await?,
+        };
+        let wanted = |view: &MessageView| {
+            filter.state.as_ref().is_none_or(|state| state_matches(state, view.state))
+                && filter
+                    .waits
+                    .as_ref()
+                    .is_none_or(|waits| view.waiting.as_ref().is_some_and(|waiting| waits.matches(waiting.on.as_str())))
+        };
+        let mut views: Vec<MessageView> = page.items.iter().map(|found| self.view(found)).collect();
+        if waits {
+            self.ask_owners(&mut views).await;
+        }
+        views.retain(wanted);
+        Ok(Page { items: views, next_cursor: page.next_cursor })
     }
 
     /// Where a message stands now.
@@ -276,14 +304,14 @@ impl Waiting {
 }
 
 /// A part of the list.
-struct Part {
+pub(super) struct Part {
     /// Its name in cursors.
     name: &'static str,
-    kinds: Vec<ListKind>,
+    pub kinds: Vec<ListKind>,
 }
 
 /// The parts of the list in this order, of what could match.
-fn parts(filter: &Filter, order: ListOrder) -> Vec<Part> {
+pub(super) fn parts(filter: &Filter, order: ListOrder) -> Vec<Part> {
     let kinds = kinds(filter);
     match order {
         ListOrder::State => kinds.into_iter().map(|(name, kind)| Part { name, kinds: vec![kind] }).collect(),

@@ -5,6 +5,8 @@
 //! | `enqueue` | direct messages and business transactions |
 //! | `doorsteps` | which messages of a transaction lie on doorsteps already |
 //! | `messages` | messages found, listed, cancelled, moved |
+//! | `facets` | what a list of messages can be narrowed by |
+//! | `neighbours` | who goes before a message of its key, and who behind it |
 //! | `views` | a message as people see it |
 //! | `dead` | dead letters |
 //! | `dead_list` | dead letters of all kinds, as a list, counted, grouped |
@@ -18,7 +20,9 @@ mod dead;
 mod dead_list;
 mod doorsteps;
 mod enqueue;
+mod facets;
 mod messages;
+mod neighbours;
 pub(crate) mod operations;
 mod quarantine;
 mod status;

@@ -75,7 +75,7 @@ impl Outbox {
         view.waiting = self.waiting(why);
     }
 
-    fn waiting(&self, why: Option<WhyWaiting>) -> Option<Waiting> {
+    pub(super) fn waiting(&self, why: Option<WhyWaiting>) -> Option<Waiting> {
         let waiting = |on, reason, since: Option<UnixMillis>, until: Option<UnixMillis>| {
             Some(Waiting { on, reason, since: since.map(Instant), until: until.map(Instant) })
         };

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use waybill_core::ids::{Place, Seq, Tenant};
+use waybill_core::ids::{KeyHash, Place, Seq, Tenant};
 use waybill_core::message::Message;
-use waybill_core::outbox::owner::{Depths, HeldKey, HoldInfo, Owner, RateInfo, TransportId, Waits, WhyWaiting};
+use waybill_core::outbox::owner::{
+    Depths, HeldKey, HoldInfo, Neighbours, Owner, RateInfo, TransportId, Waits, WhyWaiting,
+};
 use waybill_core::outbox::records::Done;
 use waybill_core::time::Now;
 
@@ -40,6 +42,8 @@ pub(crate) enum OwnerQuery {
     Delivered { place: Place, reply: oneshot::Sender<Option<Done>> },
     /// What a message waits for, and the crashes that it is held suspect for.
     Wait { seq: Seq, reply: oneshot::Sender<(Option<WhyWaiting>, u32)> },
+    /// Who goes before a place in the order of a key, and who behind it.
+    Neighbours { key: KeyHash, of: Seq, reply: oneshot::Sender<Neighbours> },
     /// What each of these messages waits for.
     WaitOfEach { seqs: Vec<Seq>, reply: oneshot::Sender<BTreeMap<Seq, Option<WhyWaiting>>> },
 }
@@ -63,6 +67,7 @@ impl OwnerQuery {
             }
             Self::Delivered { place, reply } => answer(reply, owner.delivered(place)),
             Self::Wait { seq, reply } => answer(reply, (owner.why_waiting(seq, now), owner.crashes_of(seq))),
+            Self::Neighbours { key, of, reply } => answer(reply, owner.neighbours(key, of, now)),
             Self::WaitOfEach { seqs, reply } => {
                 answer(reply, seqs.into_iter().map(|seq| (seq, owner.why_waiting(seq, now))).collect());
             }

@@ -8,8 +8,10 @@ use http::{StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use waybill_api::act_reason::ActReason;
+use waybill_api::facets::FacetsView;
 use waybill_api::list::List;
 use waybill_api::messages::{Enqueued, MessageView, Reschedule};
+use waybill_api::neighbours::NeighboursView;
 use waybill_core::ids::Tenant;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::ListOrder;
@@ -18,7 +20,7 @@ use waybill_core::port::trace::SpanKind;
 
 use super::dead_letters::{act_reason, note};
 use super::ok;
-use super::query::{Cursors, TenantQuery, page, query};
+use super::query::{Cursors, FilterQuery, TenantQuery, page, query};
 use super::requested_message::RequestedMessage;
 use crate::app::App;
 use crate::body::{self, Media, Received};
@@ -146,6 +148,38 @@ pub(crate) async fn show(
     let requested = RequestedMessage::read(caller, id, &uri, Missing::Message)?;
     let found = app.service.message(&requested.tenant, &requested.id).await;
     requested.answer(found)
+}
+
+/// Show a message's neighbours
+///
+/// Those that go before it of its key, and those that wait behind it, five on each side at most, as far as the shard's owner has them in
+/// memory.
+#[utoipa::path(get, path = "/v1/messages/{id}/neighbours", tag = "messages", operation_id = "showNeighbours",
+    params(("id" = String, Path, description = "Message id."), TenantQuery),
+    responses((status = 200, description = "Both sides of it.", body = NeighboursView), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn neighbours(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let requested = RequestedMessage::read(caller, id, &uri, Missing::Message)?;
+    let near = app.service.neighbours(&requested.tenant, &requested.id).await;
+    ok(&requested.found(near)?)
+}
+
+/// Count what a list can be narrowed by
+///
+/// How often each tenant, state, code, topic, transport and reason to wait stands in what the filter takes, the newest messages first.
+/// At most 10,000 rows are looked at, for two seconds; past that the answer is `partial`.
+#[utoipa::path(get, path = "/v1/messages/facets", tag = "messages", operation_id = "countFacets", params(FilterQuery),
+    responses((status = 200, description = "The counts.", body = FacetsView), Problems),
+    extensions(("x-waybill-permission" = json!("read"))))]
+pub(crate) async fn facets(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
+    let asked: FilterQuery = query(&uri)?;
+    let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
+    ok(&app.service.facets(tenant.as_ref(), &asked.filter).await?)
 }
 
 /// Take a message back

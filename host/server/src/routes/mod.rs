@@ -41,7 +41,9 @@ use crate::problem::Problem;
 pub(crate) fn all() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(messages::list, messages::enqueue))
+        .routes(routes!(messages::facets))
         .routes(routes!(messages::show))
+        .routes(routes!(messages::neighbours))
         .routes(routes!(messages::cancel))
         .routes(routes!(messages::reschedule))
         .routes(routes!(transactions::transact))
@@ -52,6 +54,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(workers::check_dedup))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::groups))
+        .routes(routes!(dead_letters::facets))
         .routes(routes!(dead_letters::show))
         .routes(routes!(dead_letters::replay))
         .routes(routes!(dead_letters::quarantine))

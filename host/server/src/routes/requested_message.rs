@@ -30,7 +30,7 @@ impl RequestedMessage {
     }
 
     /// What was found; a miss says where it was looked for.
-    pub(super) fn found(&self, found: Result<MessageView, ServiceError>) -> Result<MessageView, Problem> {
+    pub(super) fn found<T>(&self, found: Result<T, ServiceError>) -> Result<T, Problem> {
         found.map_err(|error| self.caller.missed(error, self.asked.as_deref(), &self.tenant))
     }
 

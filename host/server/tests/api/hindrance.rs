@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use waybill_api::OutboxService;
 use waybill_api::dead_letters::*;
+use waybill_api::facets::FacetsView;
 use waybill_api::glance::{Glance, Totals};
 use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::idempotency::*;
 use waybill_api::messages::*;
+use waybill_api::neighbours::NeighboursView;
 use waybill_api::operations::OperationService;
 use waybill_api::quarantine::*;
 use waybill_api::status::*;
@@ -152,6 +154,8 @@ hindered! {
     MessageService {
         fn message(tenant: &Tenant, id: &str) -> MessageView;
         fn messages(tenant: Option<&Tenant>, filter: &str, order: ListOrder, cursor: Option<&str>, limit: usize) -> Page<MessageView>;
+        fn neighbours(tenant: &Tenant, id: &str) -> NeighboursView;
+        fn facets(tenant: Option<&Tenant>, filter: &str) -> FacetsView;
         fn cancel(tenant: &Tenant, id: &str, reason: &str, actor: &str) -> MessageView;
         fn waiting_messages(tenant: Option<&Tenant>, filter: &str, moved_to: Option<UnixMillis>, sample: usize) -> WaitingView;
         fn reschedule(tenant: &Tenant, id: &str, not_before: UnixMillis, reason: &str, actor: &str) -> MessageView;
@@ -161,6 +165,7 @@ hindered! {
         fn count_dead(tenant: Option<&Tenant>, filter: &str) -> Counted<u64>;
         fn plan_dead(tenant: Option<&Tenant>, ask: PlanAsk<'_>) -> PlannedDead;
         fn dead_groups(tenant: Option<&Tenant>, filter: &str) -> Counted<Vec<DeadGroupView>>;
+        fn dead_facets(tenant: Option<&Tenant>, filter: &str) -> FacetsView;
         plain {
             async fn dead_letter(&self, dead: &DeadId) -> Result<DeadLetterView, ServiceError> {
                 self.hindrance.pass("dead_letter").await?;

@@ -143,6 +143,55 @@ async fn a_message_is_shown_with_its_bytes() {
 }
 
 #[tokio::test]
+async fn neighbours_of_a_key_are_told_with_what_they_wait_for() {
+    let api = Api::open().await;
+    api.post("/v1/transports/bus/pause", "").await;
+    for id in ["a", "b", "c"] {
+        api.post("/v1/messages", named(id).replace("\"id\"", "\"key\":\"k\",\"id\"")).await;
+    }
+    let near = api.get("/v1/messages/b/neighbours").await.json();
+    assert_eq!((&near["key"], &near["known"], &near["further_behind"]), (&json!("k"), &json!(true), &json!(0)));
+    assert_eq!((&near["before"][0]["id"], &near["behind"][0]["id"]), (&json!("a"), &json!("c")), "{near}");
+    assert_eq!(near["behind"][0]["waiting"]["on"], "key");
+    api.host.scheduled(message("later"), HOUR).await;
+    let keyless = api.get("/v1/messages/later/neighbours").await.json();
+    assert_eq!((&keyless["key"], &keyless["known"], &keyless["before"]), (&json!(null), &json!(false), &json!([])));
+    assert_eq!(api.get("/v1/messages/gone/neighbours").await.problem(), (404, "OUTBOX.NOT_FOUND".into()));
+}
+
+#[tokio::test]
+async fn a_list_can_be_narrowed_by_what_is_counted_in_it() {
+    let api = Api::open().await;
+    for id in ["a", "b"] {
+        api.host.delivered(message(id)).await;
+    }
+    api.host.delivered(of("acme", full_message("c"))).await;
+    api.host.scheduled(message("later"), HOUR).await;
+    let all = api.get("/v1/messages/facets").await.json();
+    assert_eq!((&all["counted"], &all["partial"], &all["counted_since"]), (&json!(4), &json!(false), &json!(null)));
+    let values = |body: &serde_json::Value, name: &str| {
+        let facets = body["facets"].as_array().unwrap();
+        let values = facets.iter().find(|facet| facet["name"] == name).unwrap()["values"].as_array().unwrap();
+        values.iter().map(|value| json!([value["value"], value["count"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&all, "state"), [json!(["done", 3]), json!(["pending", 1])]);
+    assert_eq!(values(&all, "tenant"), [json!(["default", 3]), json!(["acme", 1])]);
+    assert_eq!((values(&all, "waits"), values(&all, "code")), (vec![json!(["schedule", 1])], vec![]));
+    let done = api.get("/v1/messages/facets?filter=state%3Ddone&tenant=acme").await.json();
+    assert_eq!((&done["counted"], values(&done, "state")), (&json!(1), vec![json!(["done", 1])]));
+    assert_eq!(api.get("/v1/messages/facets?filter=nonsense").await.problem().0, 400);
+    for id in ["d", "e"] {
+        api.host.dead(message(id)).await;
+    }
+    api.host.stuck_saga("default", "stuck").await;
+    let dead = api.get("/v1/dead-letters/facets").await.json();
+    assert_eq!((&dead["counted"], &dead["partial"]), (&json!(3), &json!(false)), "{dead}");
+    assert_eq!(values(&dead, "kind"), [json!(["message", 2]), json!(["saga", 1])]);
+    let sagas = api.get("/v1/dead-letters/facets?filter=kind%3Dsaga").await.json();
+    assert_eq!((&sagas["counted"], values(&sagas, "state")), (&json!(1), vec![json!(["dead", 1])]));
+}
+
+#[tokio::test]
 async fn cancel_and_reschedule_name_the_actor() {
     let api = Api::open().await;
     for id in ["a", "b"] {

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::args::ListArgs;
-use crate::commands::{Context, lists};
+use crate::commands::{Context, facets, lists};
 use crate::exit::CliError;
 use crate::output::{View, column, instant, less, moment, text, topic, whole};
 
@@ -15,6 +15,7 @@ use crate::output::{View, column, instant, less, moment, text, topic, whole};
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
     waybill dead list --filter 'error=\"*answered 422*\" since=2026-12-01T14:00:00Z'\n  \
     waybill dead list --filter 'replayed>0'            what died again after a replay\n  \
+    waybill dead list --filter 'age<1h' --facets                         codes, topics, kinds, ..., with how often each is there\n  \
     waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'kind=inbox consumer=ship'\n  \
     waybill dead list --filter 'kind=event relay=bus'\n  \
@@ -29,6 +30,9 @@ pub struct List {
     /// Conditions, e.g. 'tenant=acme code=HTTP.* age>1h'
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
+    /// What the list can be narrowed by: how often each code, topic, kind, ... stands in what matches
+    #[arg(long, conflicts_with_all = ["limit", "all", "cursor"])]
+    pub facets: bool,
     #[command(flatten)]
     pub list: ListArgs,
 }
@@ -56,5 +60,9 @@ pub(in crate::commands) const VIEW: View<'_> = View {
 };
 
 pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    if args.facets {
+        let is_empty = facets::run("dead-letters", &args.filter, context).await?;
+        return args.list.ended(is_empty);
+    }
     lists::show(context, &["v1", "dead-letters"], &[("filter", &args.filter)], &args.list, &VIEW).await
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::args::ListArgs;
-use crate::commands::{Context, lists};
+use crate::commands::{Context, facets, lists};
 use crate::exit::CliError;
 use crate::output::{View, column, instant, less, moment, plain, text, topic, whole};
 
@@ -14,6 +14,7 @@ use crate::output::{View, column, instant, less, moment, plain, text, topic, who
     waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
     waybill outbox list --newest --limit 5                           what was sent last\n  \
     waybill outbox list --filter 'waits=schedule'\n  \
+    waybill outbox list --filter 'age<1h' --facets                   states, codes, topics, ..., with how often each is there\n  \
     waybill outbox list --filter 'payload.order.id=4711'\n  \
     waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
     Conditions: tenant, topic, key, id, state, waits (schedule, retry, key, destination, ...), code, error, generation (of the plugin, by number or digest), and the texts of a \
@@ -27,6 +28,9 @@ pub struct List {
     /// Newest first: scheduled ones, the last due first, then the latest in the order; else what waits comes first, finished ones last
     #[arg(long)]
     pub newest: bool,
+    /// What the list can be narrowed by: how often each state, code, topic, ... stands in what matches
+    #[arg(long, conflicts_with_all = ["newest", "limit", "all", "cursor"])]
+    pub facets: bool,
     #[command(flatten)]
     pub list: ListArgs,
 }
@@ -49,6 +53,10 @@ pub(super) const VIEW: View<'_> = View {
 
 /// Lists messages on their way.
 pub(super) async fn run(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
+    if args.facets {
+        let is_empty = facets::run("messages", &args.filter, context).await?;
+        return args.list.ended(is_empty);
+    }
     let mut query = vec![("filter", args.filter.as_str())];
     query.extend(args.newest.then_some(("newest", "true")));
     lists::show(context, &["v1", "messages"], &query, &args.list, &VIEW).await

@@ -19,7 +19,7 @@ use crate::exit::CliError;
 pub enum Outbox {
     /// Messages, by filter
     List(list::List),
-    /// One message: state, attempts, payload, and what it waits for
+    /// One message: state, attempts, payload, what it waits for, and who goes before and behind it of its key
     #[command(
         after_help = "Examples:\n  waybill outbox show 01JD8Q6H3ZK7W5V0N2T4R6Y8BC\n  waybill outbox show order-17 --tenant acme -o json"
     )]

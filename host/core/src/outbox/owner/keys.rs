@@ -146,6 +146,11 @@ impl Keys {
         self.holders.get(&key)?.values().next().map(Arc::as_ref)
     }
 
+    /// The dead letters that hold a key, in order.
+    pub fn held_by(&self, key: KeyHash) -> impl DoubleEndedIterator<Item = &DeadLetter> {
+        self.holders.get(&key).into_iter().flat_map(BTreeMap::values).map(Arc::as_ref)
+    }
+
     /// The first dead letter of each key that is held.
     pub fn holders(&self) -> impl Iterator<Item = (KeyHash, &DeadLetter)> {
         self.holders.iter().filter_map(|(key, dead)| Some((*key, dead.values().next()?.as_ref())))

@@ -34,6 +34,7 @@
 //! | `release` | giving the shard back |
 //! | `driver` | what a driver asks for beside the protocol |
 //! | `inspect` | counts and reasons for people |
+//! | `neighbours` | who goes before a message of its key, and who behind it |
 //! | `waits` | how much waits, by transport alone |
 //! | `invariants` | what the parts must agree on, for tests |
 
@@ -48,6 +49,7 @@ mod inspect;
 mod invariants;
 mod keys;
 mod naming;
+mod neighbours;
 mod next_commit;
 mod outcome;
 mod outside;
@@ -79,6 +81,7 @@ pub use commands::{Command, CommandError, CommandId};
 pub use hold::HoldKey;
 pub(crate) use holds::prefixes;
 pub use inspect::{Depths, HeldKey, HoldInfo, WaitKind, WhyWaiting};
+pub use neighbours::{NEIGHBOURS_MAX, Neighbour, Neighbours};
 pub use next_commit::{DirectRequest, DoorPage, DoorPassRequest, ExistingId, Ticket};
 pub use outcome::{Applied, Resolution};
 pub use outside::{Claim, Claimed, Lease, LeaseInfo};

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::*;
-use crate::ids::Place;
+use crate::ids::{Key, KeyHash, Place};
 use crate::message::Message;
 use crate::new_message::{Draft, NewMessage};
-use crate::outbox::records::{Entry, OpenSegment, Segment};
+use crate::outbox::records::{DeadState, Entry, OpenSegment, Segment};
 use crate::outbox::suspicion::{Suspect, Suspicion};
 use crate::port::store::{OwnerCommit, StoredSegment, Write};
 use crate::route::{Pattern, Route};
@@ -354,4 +354,64 @@ fn what_waits_is_what_the_depths_say_by_transport_alone() {
     let depths: u64 = owner.depths().values().map(|depth| depth.ready + depth.parked).sum();
     let waits = owner.waits();
     assert_eq!((depths, waits[&Some(TransportId(0))].waiting, waits.len()), (3, 3, 1));
+}
+
+/// Parked messages of one key, `count` of them from segment 1,000 on, and the key.
+fn of_one_key(count: u64) -> (Vec<Arc<Parked>>, KeyHash) {
+    let rows = parked(count, false).into_iter().map(|row| {
+        let new = NewMessage { topic: "bus:orders".to_owned(), key: Some("k".to_owned()), ..NewMessage::default() };
+        let place = row.place;
+        let message = new.check(WALL, 64 << 20).unwrap().finish(|| crate::ids::host_made_id(place));
+        Arc::new(Parked { message, ..(*row).clone() })
+    });
+    let rows: Vec<_> = rows.collect();
+    let message = Arc::clone(&rows[0].message);
+    (rows, KeyHash::of(&message.tenant, message.key.as_ref().unwrap()))
+}
+
+#[test]
+fn neighbours_of_a_key_are_the_nearest_on_each_side() {
+    let (rows, key) = of_one_key(20);
+    let owner = owner(rows.clone());
+    let ids = |side: &[Neighbour]| side.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+    let wanted =
+        |places: std::ops::Range<usize>| rows[places].iter().map(|row| row.message.id.clone()).collect::<Vec<_>>();
+    let near = owner.neighbours(key, rows[10].place.seq(), now());
+    assert_eq!((ids(&near.before), near.further_before), (wanted(5..10), 5));
+    assert_eq!((ids(&near.behind), near.further_behind), (wanted(11..16), 4));
+    assert!(matches!(near.behind[0].why, Some(WhyWaiting::Key(_))), "{:?}", near.behind[0]);
+    let head = owner.neighbours(key, rows[0].place.seq(), now());
+    assert_eq!((ids(&head.before), head.further_before, head.behind.len()), (vec![], 0, NEIGHBOURS_MAX));
+    // One that isn't in memory any more has neighbours, too.
+    let gone = owner.neighbours(key, Seq(rows[0].place.seq().0 - 1), now());
+    assert_eq!(ids(&gone.behind), wanted(0..5));
+    let other = KeyHash::of(&Tenant::unnamed(), &Key::new("other").unwrap());
+    assert_eq!(owner.neighbours(other, rows[3].place.seq(), now()), Neighbours::default());
+}
+
+#[test]
+fn a_dead_letter_that_holds_a_key_is_before_all_behind_it() {
+    let (mut rows, key) = of_one_key(8);
+    let first = rows.remove(0);
+    let dead = Arc::new(DeadLetter {
+        place: first.place,
+        message: Arc::clone(&first.message),
+        attempts: 3,
+        suspect: 0,
+        code: "T.NO".to_owned(),
+        reason: "no".to_owned(),
+        died_at: WALL,
+        holds_key: true,
+        state: DeadState::Dead,
+        history: Vec::new(),
+    });
+    let record = ShardRecord { token: 1, beat: 1, ..ShardRecord::default() };
+    let adopted = Adopted { record, parked: rows.clone(), held: vec![dead] };
+    let config = OwnerConfig { dead_holds_key: true, ..config() };
+    let owner = Owner::new(config, adopted, Monotonic(Duration::ZERO), now());
+    let near = owner.neighbours(key, rows[1].place.seq(), now());
+    let before: Vec<_> = near.before.iter().map(|one| (one.id.clone(), one.why.is_none())).collect();
+    assert_eq!(before, [(first.message.id.clone(), true), (rows[0].message.id.clone(), false)]);
+    let last = owner.neighbours(key, rows[6].place.seq(), now());
+    assert_eq!((last.before.len(), last.further_before, last.before[0].why.is_none()), (5, 2, false));
 }

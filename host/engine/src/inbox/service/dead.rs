@@ -55,16 +55,16 @@ impl Inbox {
         filter: &Filter,
         most: usize,
         mut each: impl FnMut(ShardId, &InboxDead) + Send,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let (mut cursor, mut read) = (None::<String>, 0);
         loop {
             let page = self.store().inbox_dead(&exact(filter), cursor.as_deref(), WALK_PAGE).await?;
             read += page.items.len();
             let matching = page.items.iter().filter(|(shard, dead)| filter.takes_dead_inbox(*shard, dead));
             matching.for_each(|(shard, dead)| each(*shard, dead));
-            cursor = page.next_cursor.filter(|_| read < most);
-            if cursor.is_none() {
-                return Ok(());
+            cursor = page.next_cursor;
+            if cursor.is_none() || read >= most {
+                return Ok(cursor.is_none());
             }
         }
     }

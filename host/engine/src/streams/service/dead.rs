@@ -55,7 +55,7 @@ impl Streams {
         filter: &Filter,
         most: usize,
         mut each: impl FnMut(&StoredDead) + Send,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<bool, ServiceError> {
         let (mut behind, mut read) = (None, 0);
         while read < most {
             let page = self.store().stream_dead(behind, DEAD_PAGE).await?;
@@ -63,10 +63,10 @@ impl Streams {
             page.iter().filter(|letter| filter.takes_dead_event(letter)).for_each(|letter| each(letter));
             behind = page.last().filter(|_| page.len() == DEAD_PAGE).map(|letter| letter.place);
             if behind.is_none() {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The one that this names, if it is a place.
