@@ -118,6 +118,22 @@ pub fn length_ms(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { length(Duration::from_millis(ms)) }
 }
 
+/// A time in microseconds: `250 µs`, `1.2 ms`, `45 ms`, then as [`length_ms`].
+pub fn length_us(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..10_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        _ => length_ms(us / 1_000),
+    }
+}
+
+/// A size: whole kibibytes below a mebibyte, whole mebibytes above, rounded up.
+pub fn size(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    if bytes < MIB { format!("{} KiB", bytes.div_ceil(KIB)) } else { format!("{} MiB", count(bytes.div_ceil(MIB))) }
+}
+
 /// The first letters of a text that is too long for its place.
 pub fn shortened(text: &str, letters: usize) -> String {
     let mut rest = text.char_indices();
@@ -140,6 +156,12 @@ mod tests {
         assert_eq!(ForeignLines("a\n\tb\u{7}").render().0, format!("a\n\tb{}", mark("0007")));
         assert_eq!(hidden_count("a\n\u{feff}\u{200d}"), 2);
         assert_eq!(for_attribute("a\u{202e}\0b"), "a\u{fffd}\u{fffd}b");
+    }
+
+    #[test]
+    fn short_times_and_sizes_have_the_unit_that_fits() {
+        assert_eq!([250, 1_234, 45_678].map(length_us), ["250 µs", "1.2 ms", "45 ms"]);
+        assert_eq!([1, 65_536, 3 << 20, (3 << 20) + 1].map(size), ["1 KiB", "64 KiB", "3 MiB", "4 MiB"]);
     }
 
     #[test]

@@ -2,17 +2,19 @@
 
 use maud::{Markup, html};
 use waybill_api::messages::{Attempt, MessageView};
+use waybill_api::neighbours::NeighboursView;
 use waybill_core::annotation::Annotation;
 use waybill_core::outbox::records::AttemptOutcome;
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::MessageState;
 
+use super::neighbours::neighbours;
 use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
 use crate::environment::TraceUrl;
 use crate::frame::head;
 use crate::icon::{self, Icon};
-use crate::parts::{Tone, chip, facts, in_a_terminal, mono, note, of, quoted, section, state, tabs, tag};
+use crate::parts::{Part, Tone, chip, facts, in_a_terminal, mono, note, of, quoted, section, state, tabs, tag};
 use crate::payload;
 use crate::states::of_message;
 use crate::text::{count, foreign, hidden_count, length_ms, or_none};
@@ -41,22 +43,16 @@ impl PayloadTab {
 /// One message, alive, done or dead; or a dead letter of another kind as JSON.
 #[derive(Clone, Debug)]
 pub enum MessageDetail {
-    Message(Box<MessageView>),
+    /// With the messages of its key around it.
+    Message(Box<MessageView>, Part<NeighboursView>),
     /// A received message or an event of a stream, with what is known of it as JSON.
-    Other {
-        id: String,
-        tenant: String,
-        kind: DeadKind,
-        what: &'static str,
-        error: String,
-        json: String,
-    },
+    Other { id: String, tenant: String, kind: DeadKind, what: &'static str, error: String, json: String },
 }
 
 /// `trace_url`: where the trace of a message is shown.
 pub fn message(detail: &MessageDetail, tab: PayloadTab, trace_url: Option<&TraceUrl>, may: May, as_of: AsOf) -> Markup {
     match detail {
-        MessageDetail::Message(message) => shown(message, tab, trace_url, may, as_of),
+        MessageDetail::Message(message, near) => shown(message, near, tab, trace_url, may, as_of),
         MessageDetail::Other { id, tenant, kind, what, error, json } => html! {
             (head(&html! { (foreign(id)) }, &html! { p.meta { (tag(of_message(MessageState::Dead))) span { (what) } } },
                 Some(&on_dead(tenant, id, *kind, may))))
@@ -93,7 +89,14 @@ fn acts_on(message: &MessageView, may: May) -> Option<Markup> {
     }
 }
 
-fn shown(message: &MessageView, tab: PayloadTab, trace_url: Option<&TraceUrl>, may: May, as_of: AsOf) -> Markup {
+fn shown(
+    message: &MessageView,
+    near: &Part<NeighboursView>,
+    tab: PayloadTab,
+    trace_url: Option<&TraceUrl>,
+    may: May,
+    as_of: AsOf,
+) -> Markup {
     let (parent, name) =
         if is_dead(message) { (address::DEAD_LETTERS, "Dead letters") } else { (address::MESSAGES, "Messages") };
     let title = html! { (foreign(&message.topic)) };
@@ -111,7 +114,7 @@ fn shown(message: &MessageView, tab: PayloadTab, trace_url: Option<&TraceUrl>, m
             }
             div.s4.stack {
                 (section("Facts", None, &html! { div.sheet.pad { (facts(&rows(message, trace_url, as_of))) } }))
-                @if let Some(key) = &message.key { (beside(message, key)) }
+                @if let Some(key) = &message.key { (beside(message, key, near, as_of)) }
                 (in_a_terminal(&format!("waybill {verb} show {} --tenant {}", quoted(&message.id), quoted(&message.tenant))))
             }
         }
@@ -237,13 +240,14 @@ fn rows(message: &MessageView, trace_url: Option<&TraceUrl>, as_of: AsOf) -> Vec
     rows
 }
 
-fn beside(message: &MessageView, key: &str) -> Markup {
+fn beside(message: &MessageView, key: &str, near: &Part<NeighboursView>, as_of: AsOf) -> Markup {
     let of_key = condition("key", key);
     let list = |path: &str| address::with(path, &[("tenant", &message.tenant), ("filter", &of_key)]);
     section(
         "Same key",
         None,
         &html! {
+            (neighbours(message, near, as_of))
             p.chips {
                 (chip("messages of", key, &list(address::MESSAGES)))
                 (chip("dead letters of", key, &list(address::DEAD_LETTERS)))

@@ -3,10 +3,12 @@
 use maud::{Markup, html};
 use waybill_api::configuration::SettingView;
 use waybill_api::history::{Changed, HistoryView};
+use waybill_api::plugin_outcomes::GenerationOutcomes;
 use waybill_api::plugins::{Generation, PluginLog, PluginLogLine, Plugins, RefusedFile, TransportPlugin};
 use waybill_core::history::Measure;
 
 use super::hour::{Changes, Course, drawn};
+use super::outcomes::generations_compared;
 use super::settings::listed;
 use crate::acts::{self, Act, May, Target};
 use crate::address;
@@ -114,6 +116,8 @@ impl PluginTab {
 #[derive(Clone, Debug)]
 pub struct Plugin {
     pub plugin: TransportPlugin,
+    /// How its generations did, the one that serves first.
+    pub outcomes: Vec<GenerationOutcomes>,
     pub tab: PluginTab,
     /// What is configured of it: what it is granted among it. None = it wasn't asked for, or there is none.
     pub settings: Option<Part<Vec<SettingView>>>,
@@ -152,7 +156,7 @@ pub fn plugin(view: &Plugin, as_of: AsOf) -> Markup {
         (answer(plugin, as_of))
         (tabs("Sides of the plugin", &ways))
         @match tab {
-            PluginTab::Generations => { (hour(view, as_of)) (generations(plugin, as_of)) (bad(plugin, as_of)) }
+            PluginTab::Generations => { (hour(view, as_of)) (generations_compared(&view.outcomes)) (generations(plugin, as_of)) (bad(plugin, as_of)) }
             PluginTab::Grants => { (configured("What it may reach, and how it is set", view.settings.as_ref(), "Nothing is configured of it: it has the defaults, and no grants.")) }
             PluginTab::Log => { @if let Some((log, next)) = &view.log { (said(log, next.as_deref(), as_of)) } }
             PluginTab::Users => { (configured("What names it", view.users.as_ref(), "No route, relay or tenant in the configuration names it.")) }

@@ -4,9 +4,10 @@ use maud::{Markup, PreEscaped, html};
 use waybill_api::saga_history::HistoryLine;
 use waybill_api::saga_node::SagaNodeView;
 use waybill_api::sagas::SagaView;
-use waybill_core::saga::state::{SagaState, StepState};
+use waybill_core::saga::state::SagaState;
 
 use super::saga_steps::steps;
+use super::saga_ways::ways_out;
 use super::{Asked, Rows, Saved};
 use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
@@ -141,7 +142,7 @@ pub fn saga(saga: &SagaView, may: May, as_of: AsOf) -> Markup {
             (head(&html! { (foreign(&saga.id)) }, &under, acts_on(saga, may).as_ref()))
         }
         (answer(saga, as_of))
-        @if is_stuck(saga) { (ways_out(saga, may)) }
+        (ways_out(saga, may))
         @if let Some(root) = &saga.saga {
             (section("Steps", Some(&html! { "each try where it was in time: done is filled, undone outlined" }), &steps(saga, root, as_of)))
             (input(root))
@@ -177,41 +178,6 @@ fn answer(saga: &SagaView, as_of: AsOf) -> Markup {
         ),
     };
     note(tone, shape, &text, None)
-}
-
-/// The saga and the step of a tree that can't be undone.
-fn stuck_step(node: &SagaNodeView) -> Option<(&str, &str)> {
-    let mut steps = node.steps.iter();
-    steps.find_map(|step| match (step.state, &step.saga) {
-        (_, Some(below)) if stuck_step(below).is_some() => stuck_step(below),
-        (StepState::CompensationFailed, _) => Some((node.id.as_str(), step.name.as_str())),
-        _ => None,
-    })
-}
-
-/// What a person can do with a stuck saga, here and as the terminal takes it.
-fn ways_out(saga: &SagaView, may: May) -> Markup {
-    let (id, step) = saga.saga.as_ref().and_then(stuck_step).unwrap_or((&saga.id, ""));
-    let command = |verb: &str, further: &str| {
-        format!("waybill saga {verb} {} --tenant {}{further}", quoted(id), quoted(&saga.tenant))
-    };
-    let one = Target::one(&saga.tenant, id);
-    let of_step = Target { step: step.to_owned(), ..one.clone() };
-    let step = if step.is_empty() { "STEP" } else { step };
-    let ways = [
-        (Act::SagaRetry, "Calls it again with the same idempotency key, then goes on undoing.", command("retry", "")),
-        (
-            Act::SagaSkip,
-            "Leaves what this step did as it is, and undoes the rest.",
-            command("skip", &format!(" --step {}", quoted(step))),
-        ),
-        (Act::SagaAccept, "Ends now. Nothing more is undone.", command("accept", " --reason '…'")),
-    ];
-    let rows = html! { @for (act, what, line) in &ways {
-        tr { th scope="row" { (acts::link(*act, if *act == Act::SagaSkip { &of_step } else { &one }, may)) } td.full { (what) } td.full.mono { (foreign(line)) } }
-    } };
-    let columns = [Column::Text("Act"), Column::Text("What happens"), Column::Text("In a terminal")];
-    section("Ways out", None, &table("Ways out", &columns, &rows, None))
 }
 
 fn input(root: &SagaNodeView) -> Markup {

@@ -97,6 +97,7 @@ fn environment(app: &App) -> Environment {
 
 fn page(environment: Environment, status: StatusCode, title: &str, as_of: AsOf, body: &Markup) -> Response {
     let frame = Frame {
+        live: None,
         place: Place::None,
         as_of,
         version: String::new(),

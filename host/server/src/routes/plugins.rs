@@ -86,13 +86,18 @@ pub(crate) async fn show(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let shown = plugins(&app, &name)?.plugin(&name).await.map_err(refused)?;
+    ok(&shown_one(&app, &caller, &name).await?)
+}
+
+/// One plugin, as far as the caller may see it.
+pub(crate) async fn shown_one(app: &App, caller: &Caller, name: &str) -> Result<PluginShown, Problem> {
+    let shown = plugins(app, name)?.plugin(name).await.map_err(refused)?;
     if caller.sees_all() {
-        return ok(&shown);
+        return Ok(shown);
     }
     let mut plugin = shown.plugin;
     conceal(&mut plugin);
-    ok(&PluginShown { plugin, outcomes: Vec::new() })
+    Ok(PluginShown { plugin, outcomes: Vec::new() })
 }
 
 /// Without what tells of the host itself: paths, and sentences that may quote them.

@@ -76,7 +76,7 @@ pub(super) async fn stored(
 ) -> Result<Page<InboxMessageView>, Problem> {
     let (filter, _) = visit.caller.stored(tenant.map(Tenant::as_str), filter)?;
     match filter {
-        Some(filter) => Ok(inbox_routes::service(app)?.stored(&filter, cursor, limit).await?),
+        Some(filter) => Ok(inbox_routes::service(app)?.stored(&filter, StoredOrder::Newest, cursor, limit).await?),
         None => Ok(Page { items: Vec::new(), next_cursor: None }),
     }
 }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::dead_letters::DeadLetterView;
+use waybill_api::neighbours::NeighboursView;
 use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::missing::Missing;
 use waybill_core::saga::error::SagaError;
@@ -45,7 +46,8 @@ pub(super) async fn message(State(app): State<App>, visit: Visit) -> Response {
             None | Some(DeadKind::Message) => {
                 let found = app.service.message(&tenant, &asked.id).await;
                 let found = found.map_err(|error| visit.caller.missed(error, named, &tenant))?;
-                MessageDetail::Message(Box::new(found))
+                let near = visit.part(app.service.neighbours(&tenant, &asked.id)).await;
+                MessageDetail::Message(Box::new(found), near)
             }
             Some(_) => {
                 let dead = DeadId { kind: asked.kind, ..DeadId::new(&tenant, &asked.id) };
@@ -63,7 +65,7 @@ pub(super) async fn message(State(app): State<App>, visit: Visit) -> Response {
 /// A dead letter as the page shows it. Headers that hold credentials aren't.
 fn other(letter: DeadLetterView) -> Result<MessageDetail, Problem> {
     let (id, tenant, kind, what, error, json) = match letter {
-        DeadLetterView::Message(message) => return Ok(MessageDetail::Message(message)),
+        DeadLetterView::Message(message) => return Ok(MessageDetail::Message(message, Ok(NeighboursView::default()))),
         DeadLetterView::Inbox(mut inbox) => {
             inbox.headers.0.retain(|(name, _)| !views::is_secret(name));
             let json = serde_json::to_string(&inbox);

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::configuration::SettingView;
+use waybill_api::plugin_outcomes::PluginShown;
 use waybill_api::plugins::{PluginLog, PluginLogAsked};
-use waybill_core::port::missing::Missing;
 use waybill_page::frame::Place;
 use waybill_page::parts::Part;
 use waybill_page::views::{self, Plugin, PluginTab};
@@ -46,9 +46,7 @@ pub(super) async fn plugin(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Plugins, title: "Plugin", needs: Permission::Read };
     let body = async {
         let asked: PluginAsked = query(&visit.uri)?;
-        let shown = plugin_routes::shown(&app, &visit.caller).await;
-        let found = shown.items.into_iter().find(|plugin| plugin.transport == asked.name);
-        let plugin = found.ok_or_else(|| Problem::not_found(Missing::Transport, &asked.name))?;
+        let PluginShown { plugin, outcomes } = plugin_routes::shown_one(&app, &visit.caller, &asked.name).await?;
         let tab = PluginTab::of(&asked.show);
         let name = plugin.transport.clone();
         let (settings, users, log) = match tab {
@@ -58,7 +56,7 @@ pub(super) async fn plugin(State(app): State<App>, visit: Visit) -> Response {
             PluginTab::Log => (None, None, Some(log(&app, &visit, &asked).await)),
         };
         let (history, changes) = tokio::join!(visit.hour(&app), visit.changes(&app));
-        let shown = Plugin { plugin, tab, settings, users, log, history, changes };
+        let shown = Plugin { plugin, outcomes, tab, settings, users, log, history, changes };
         Ok::<Markup, Problem>(views::plugin(&shown, visit.as_of))
     };
     visit.show(&app, view, body).await
