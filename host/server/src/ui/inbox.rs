@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use waybill_api::inbox::InboxMessageView;
+use waybill_api::inbox::{InboxMessageView, StoredOrder};
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
 use waybill_page::Markup;
