@@ -4,7 +4,7 @@ import { mkdirSync } from 'node:fs'
 import { complained, equal, findings, going, launch, none, open, path, text, until } from './browser.mjs'
 
 const given = JSON.parse(process.argv[2])
-const { base, secured, token, chromium, profile, screenshots, views, widths, themes } = given
+const { base, secured, token, chromium, profile, screenshots, views } = given
 mkdirSync(screenshots, { recursive: true })
 const browser = await launch(chromium, profile)
 
@@ -23,23 +23,21 @@ const visit = (name, origin, address, act) => check(name, async () => {
 })
 
 // Each view: no finding, nothing wider than its window, no complaint.
-for (const [view, address] of views) {
+for (const [view, address, sizes] of views) {
   await visit(`look ${view}`, base, address, async (page, seen) => {
-    for (const theme of themes) {
+    for (const [width, theme] of sizes) {
       await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: theme }, { name: 'prefers-reduced-motion', value: 'reduce' }])
-      for (const width of widths) {
-        await check(`view ${view} ${width} ${theme}`, async () => {
-          await page.setViewport({ width, height: 900 })
-          const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
-          if (wide > 0) {
-            const who = await page.evaluate(() => [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll, pre, .vh')).slice(0, 4).map(e => `${e.tagName}.${e.className}`))
-            throw new Error(`it is ${wide} px too wide: ${who.join(', ')}`)
-          }
-          none(await complained(seen), 'it complained')
-          await page.screenshot({ path: `${screenshots}/${view}-${width}-${theme}.png`, fullPage: true })
-          none(await findings(seen), 'axe')
-        })
-      }
+      await check(`view ${view} ${width} ${theme}`, async () => {
+        await page.setViewport({ width, height: 900 })
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+        if (wide > 0) {
+          const who = await page.evaluate(() => [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll, pre, .vh')).slice(0, 4).map(e => `${e.tagName}.${e.className}`))
+          throw new Error(`it is ${wide} px too wide: ${who.join(', ')}`)
+        }
+        none(await complained(seen), 'it complained')
+        await page.screenshot({ path: `${screenshots}/${view}-${width}-${theme}.png`, fullPage: true })
+        none(await findings(seen), 'axe')
+      })
     }
   })
 }
@@ -150,6 +148,39 @@ await visit('live rows stay and newer ones are told', base, '/ui/messages', asyn
   if (!/^\d+ newer/.test(await text(page, '#newer'))) throw new Error(await text(page, '#newer'))
   await going(page, () => page.click('#newer'))
   if (!(await rows())[0].includes('live-3')) throw new Error('the newest row isn’t first')
+})
+
+const dead = async () => (await (await fetch(`${base}/v1/dead-letters`)).json()).items.map(letter => letter.id)
+const replays = async id => (await (await fetch(`${base}/v1/messages/${id}`)).json()).replays
+const settled = async (id, times) => {
+  for (let tries = 0; tries < 600; tries++) {
+    if (await replays(id) === times && (await dead()).includes(id)) return
+    await new Promise(done => setTimeout(done, 50))
+  }
+  throw new Error(`${id} was put back ${await replays(id)} times, not ${times}`)
+}
+await visit('act by keyboard: plan, form, answer', base, '/ui/message?tenant=default&id=dead-1', async (page, seen) => {
+  const press = async (selector, key = 'Enter') => { await page.focus(selector); await going(page, () => page.keyboard.press(key)) }
+  await press('a[href*="act=dead-replay"]')
+  equal(new URL(page.url()).pathname, '/ui/plan', 'the plan comes first')
+  none(await findings(seen), 'axe of the plan')
+  await page.focus('main form[method=post] input[name=reason]')
+  await page.keyboard.type('by the test')
+  await press('main form[method=post] button:not([type=button])')
+  equal(new URL(page.url()).pathname, '/ui/answer', 'what it came to')
+  none(await findings(seen), 'axe of the answer')
+  await page.reload({ waitUntil: 'load' })
+  await settled('dead-1', 1)
+})
+await visit('act twice by a double press is done once', base, '/ui/plan?act=dead-replay&tenant=default&id=dead-2', async page => {
+  const sent = await page.evaluate(async () => {
+    const form = document.querySelector('main form[method=post]')
+    const body = new URLSearchParams(new FormData(form))
+    const send = () => fetch(form.action, { method: 'POST', body, redirect: 'manual' })
+    return (await Promise.all([send(), send()])).map(answer => answer.type)
+  })
+  equal(sent, ['opaqueredirect', 'opaqueredirect'], 'both are answered as one')
+  await settled('dead-2', 1)
 })
 
 await visit('history back and reload', base, '/ui/messages', async page => {
