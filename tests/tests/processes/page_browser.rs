@@ -155,7 +155,7 @@ async fn fill(api: &Api) {
     ] {
         until_state(api, path, ended).await;
     }
-    let begin = json!({ "key": "nightly", "fingerprint": "a1" });
+    let begin = json!({ "key": "nightly", "hash": "a1" });
     post("/v1/idempotency/begin", begin).await;
     // Something holds messages back.
     post("/v1/transports/http/pause", json!({})).await;
