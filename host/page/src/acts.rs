@@ -78,14 +78,26 @@ pub struct May {
     pub send: bool,
     pub operate: bool,
     pub manage: bool,
+    /// This host's page only shows, whoever looks.
+    pub is_read_only: bool,
 }
 
 impl May {
     pub fn has(self, right: Right) -> bool {
-        match right {
+        let is_granted = match right {
             Right::Send => self.send,
             Right::Operate => self.operate,
             Right::Manage => self.manage,
+        };
+        is_granted && !self.is_read_only
+    }
+
+    /// What an act lacks that can't be done.
+    pub fn lack(self, right: Right) -> String {
+        match (self.is_read_only, self.has(right)) {
+            (true, _) => "this host’s page only shows: [ui] read_only".to_owned(),
+            (false, true) => "needs a session: sign in".to_owned(),
+            (false, false) => format!("needs the role {}", right.roles()),
         }
     }
 }

@@ -43,6 +43,8 @@ pub struct Environment {
     pub name: String,
     pub colour: Colour,
     pub base_path: BasePath,
+    /// Nothing can be done from the page, whoever looks.
+    pub is_read_only: bool,
     /// None = trace ids are no links.
     pub trace_url: Option<TraceUrl>,
 }

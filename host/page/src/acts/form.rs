@@ -12,7 +12,7 @@ pub fn link(act: Act, target: &Target, may: May) -> Markup {
         @if may.has(about.right) {
             a class=(class) href=(target.address(act)) { (about.word) "…" }
         } @else {
-            span.btn role="link" aria-disabled="true" { (about.word) "…" span.hint { "needs the role " (about.right.roles()) } }
+            span.btn role="link" aria-disabled="true" { (about.word) "…" span.hint { (may.lack(about.right)) } }
         }
     }
 }

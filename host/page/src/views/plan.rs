@@ -5,7 +5,7 @@ use waybill_api::configuration::Reloaded;
 use waybill_api::instant::Instant;
 
 use super::settings::differences;
-use crate::acts::{Act, Field, Form, On, Target, Weight, hidden};
+use crate::acts::{Act, Field, Form, May, On, Target, Weight, hidden};
 use crate::address;
 use crate::frame::head;
 use crate::icon::{self, Icon};
@@ -28,7 +28,9 @@ pub struct Plan {
     pub concerns: Concerns,
     /// On dead letters: only what died until then.
     pub before: Option<Instant>,
-    /// None = the caller may not do it.
+    /// What the caller may do.
+    pub may: May,
+    /// None = the caller may not do it, or has no session.
     pub form: Option<Form>,
     /// Why the last try came to nothing.
     pub refusal: Option<Fault>,
@@ -135,7 +137,7 @@ pub fn plan(plan: &Plan, as_of: AsOf) -> Markup {
     html! {
         (head(&html! { (title) }, &html! { p { "A plan: nothing has happened yet." } }, None))
         @if let Some(refusal) = &plan.refusal { (refused(refusal)) }
-        @if plan.form.is_none() { (not_allowed(plan.act)) }
+        @if plan.form.is_none() { (not_allowed(plan)) }
         form.sheet.plan method="post" action=(plan.target.address(plan.act)) aria-label=(title) {
             @if let Some(form) = &plan.form { (hidden(form)) }
             @if let Some(matched) = plan.matched() { input type="hidden" name="count" value=(matched); }
@@ -170,9 +172,8 @@ fn refused(refusal: &Fault) -> Markup {
     note(Tone::Dead, Icon::Warn, &text, None)
 }
 
-fn not_allowed(act: Act) -> Markup {
-    let about = act.about();
-    let text = html! { b { "Your token may look, not act." } " This needs the role " (about.right.roles()) "." };
+fn not_allowed(plan: &Plan) -> Markup {
+    let text = html! { b { "You may look, not act." } " “" (plan.act.about().word) "” " (plan.may.lack(plan.act.about().right)) "." };
     let elsewhere = html! { a.btn.bare href=(address::SIGN_IN) { "Sign in as another" } };
     note(Tone::Hold, Icon::Fence, &text, Some(&elsewhere))
 }
@@ -336,7 +337,7 @@ fn buttons(plan: &Plan) -> Markup {
     let back = back(plan);
     html! {
         @if plan.form.is_none() {
-            span.btn role="link" aria-disabled="true" { (about.word) span.hint { "needs the role " (about.right.roles()) } }
+            span.btn role="link" aria-disabled="true" { (about.word) span.hint { (plan.may.lack(about.right)) } }
         } @else if plan.is_of_any() {
             button class=(class) { (plan.title()) }
         } @else {

@@ -64,6 +64,7 @@ pub(super) struct Visit {
     pub uri: Uri,
     session: Option<Found>,
     request_id: String,
+    is_read_only: bool,
 }
 
 impl FromRequestParts<App> for Visit {
@@ -78,7 +79,8 @@ impl FromRequestParts<App> for Visit {
         }
         let session = super::session(app, parts.uri.path(), &parts.headers);
         let uri = parts.uri.clone();
-        Ok(Self { caller, as_of: AsOf(now()), uri, session, request_id: request_id(parts) })
+        let is_read_only = app.ui.as_ref().is_some_and(|ui| ui.environment.is_read_only);
+        Ok(Self { caller, as_of: AsOf(now()), uri, session, request_id: request_id(parts), is_read_only })
     }
 }
 
@@ -126,7 +128,8 @@ impl Visit {
     /// What the caller may do.
     pub fn may(&self) -> May {
         let may = |right| self.caller.0.may(permission(right));
-        May { send: may(Right::Send), operate: may(Right::Operate), manage: may(Right::Manage) }
+        let (send, operate, manage) = (may(Right::Send), may(Right::Operate), may(Right::Manage));
+        May { send, operate, manage, is_read_only: self.is_read_only }
     }
 
     /// What only this page's forms have: of the session, or where nobody signs in of this run of the host.

@@ -6,12 +6,15 @@ use http::StatusCode;
 use waybill_core::port::service::MessageState;
 use waybill_core::saga::state::SagaState;
 use waybill_page::acts::{Act, Pick, Target};
+use waybill_server::Server;
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
+use waybill_server::server::Parts;
+use waybill_server::ui::Environment;
 use waybill_testkit::memory_host::message;
 
 use crate::page::{as_signed_in, form, form_token, is_clean, signed_in};
-use crate::support::{Answer, Api, get, of, token, with};
+use crate::support::{Answer, Api, get, of, parts, send, token, with};
 
 /// The value of a hidden member of a plan's form.
 #[track_caller]
@@ -224,6 +227,21 @@ async fn all_that_match_are_an_operation_that_tells_its_fate() {
     }
     api.host.until_state("default", "d-2", MessageState::Done).await;
     assert!(api.get("/ui/operations").await.text.contains("code=HTTP.*"));
+}
+
+#[tokio::test]
+async fn a_page_that_only_shows_does_nothing_whoever_asks() {
+    let api = Api::open().await;
+    api.host.dead(message("d-1")).await;
+    let plan = opened(&api, &Target::one("default", "d-1").address(Act::DeadReplay), "").await;
+    let ui = Some(Environment { is_read_only: true, ..Environment::default() });
+    let parts = Parts { ui, ..parts(&api.host, &api.hindrance, None, Limits::default()) };
+    let router = Server::new(parts).router();
+    let shown = send(&router, get(&plan.to)).await;
+    assert!(shown.text.contains("[ui] read_only") && !shown.text.contains("name=\"key\""), "{}", shown.text);
+    let refused = send(&router, plan.request("")).await;
+    assert_eq!(refused.status, 403, "{}", refused.text);
+    assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
 }
 
 #[tokio::test]

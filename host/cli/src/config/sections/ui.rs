@@ -14,6 +14,7 @@ pub fn ui(mut section: Section<'_, '_>) -> Option<Environment> {
     if name.value.chars().count() > NAME_LETTERS_MAX || name.value.chars().any(char::is_control) {
         section.refuse("name", &name, format!("it takes at most {NAME_LETTERS_MAX} letters on one line"));
     }
+    let is_read_only = section.boolean("read_only", false);
     let colour = section.choice("color", "grey", &Colour::ALL);
     let base = section.text("base_path", "a path that begins with a slash, e.g. \"/waybill\"", "");
     let base_path = BasePath::new(&base.value);
@@ -33,5 +34,5 @@ pub fn ui(mut section: Section<'_, '_>) -> Option<Environment> {
     }
     section.done();
     let (colour, base_path) = (colour.unwrap_or_default(), base_path.unwrap_or_default());
-    enabled.then(|| Environment { name: name.value, colour, base_path, trace_url })
+    enabled.then(|| Environment { name: name.value, colour, base_path, is_read_only, trace_url })
 }

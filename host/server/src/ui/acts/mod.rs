@@ -145,7 +145,8 @@ async fn planned(
     given: Given,
     refusal: Option<Fault>,
 ) -> Result<Markup, Problem> {
-    let may = visit.may().has(asked.act.about().right);
+    let may = visit.may();
+    let is_allowed = may.has(asked.act.about().right);
     let concerns = planned::concerns(app, visit, asked).await;
     let asked = match &concerns {
         Concerns::Many(Ok(many)) => &asked.until(many.before),
@@ -156,7 +157,8 @@ async fn planned(
         target: asked.target.clone(),
         concerns,
         before: asked.before,
-        form: form(app, visit).filter(|_| may),
+        may,
+        form: form(app, visit).filter(|_| is_allowed),
         refusal,
         given,
     };
@@ -177,7 +179,11 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
         let given = Given(body::fields(&app, Request::from_parts(parts, body)).await?);
         let token = visit.form_token(&app).unwrap_or_default();
         may_post(&app, &headers, &visit.uri, given.text("form"), token)?;
-        edge::may(&visit.caller.0, permission(asked.act.about().right))?;
+        let right = asked.act.about().right;
+        edge::may(&visit.caller.0, permission(right))?;
+        if visit.may().is_read_only {
+            return Err(Problem::new(Code::AUTH_ROLE, visit.may().lack(right)));
+        }
         Ok::<_, Problem>((asked, given))
     };
     let (asked, given) = match sent.await {
