@@ -174,16 +174,15 @@ fn form(app: &App, visit: &Visit) -> Option<Form> {
 pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) -> Response {
     let sent = async {
         let asked = Asked::read(&visit.uri)?;
+        if visit.may().is_read_only {
+            return Err(Problem::new(Code::AUTH_ROLE, visit.may().lack(asked.act.about().right)));
+        }
         let (parts, body) = request.into_parts();
         let headers = parts.headers.clone();
         let given = Given(body::fields(&app, Request::from_parts(parts, body)).await?);
         let token = visit.form_token(&app).unwrap_or_default();
         may_post(&app, &headers, &visit.uri, given.text("form"), token)?;
-        let right = asked.act.about().right;
-        edge::may(&visit.caller.0, permission(right))?;
-        if visit.may().is_read_only {
-            return Err(Problem::new(Code::AUTH_ROLE, visit.may().lack(right)));
-        }
+        edge::may(&visit.caller.0, permission(asked.act.about().right))?;
         Ok::<_, Problem>((asked, given))
     };
     let (asked, given) = match sent.await {
