@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use waybill_api::instant::Instant;
 
 use super::{Asked, Rows, option};
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -44,7 +45,7 @@ pub fn approvals(asked: &Asked, rows: &Part<Rows<Ask>>, as_of: AsOf) -> Markup {
             }
             Ok(rows) => {
                 (answer(rows, as_of))
-                @for ask in &rows.items { (question(ask, as_of)) }
+                @for ask in &rows.items { (question(ask, asked.may, as_of)) }
                 @if let Some(older) = &rows.older { p.more { a href=(older) rel="next" { "Older" } } }
             }
         }
@@ -63,7 +64,8 @@ fn answer(rows: &Rows<Ask>, as_of: AsOf) -> Markup {
 }
 
 /// One of them, with the lines that decide.
-fn question(ask: &Ask, as_of: AsOf) -> Markup {
+fn question(ask: &Ask, may: May, as_of: AsOf) -> Markup {
+    let one = Target { step: ask.step.clone(), ..Target::one(&ask.tenant, &ask.saga) };
     let line = |verb: &str| {
         let (saga, step) = (quoted(&ask.saga), quoted(&ask.step));
         format!("waybill saga {verb} {saga} --step {step}{} --reason '…'", option("tenant", &ask.tenant))
@@ -76,7 +78,10 @@ fn question(ask: &Ask, as_of: AsOf) -> Markup {
                 (values(ask.input.as_deref()))
                 (terminal(&line("approve")))
                 (terminal(&line("reject")))
-                p.acts { a.btn href=(address::saga(&ask.tenant, &ask.root)) { "Look at the saga" } }
+                p.acts {
+                    (acts::links(&[Act::SagaApprove, Act::SagaReject], &one, may))
+                    a.btn href=(address::saga(&ask.tenant, &ask.root)) { "Look at the saga" }
+                }
             }
         }
     }

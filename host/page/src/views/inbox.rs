@@ -7,6 +7,7 @@ use waybill_api::sources::{Publish, SourceView};
 use waybill_core::inbox::records::InboxEnd;
 
 use super::{Asked, Rows, Saved, is_secret, option};
+use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
@@ -50,7 +51,7 @@ pub fn inbox(view: &Inbox, as_of: AsOf) -> Markup {
             }
             Some(InboxParts { sources, stats, waiting }) => {
                 @if let (Ok(sources), Ok(stats)) = (sources, stats) { (answer(sources, stats, as_of)) }
-                (section("Sources", None, &from_sources(sources)))
+                (section("Sources", None, &from_sources(sources, asked.may)))
                 (counts(stats, as_of))
                 (stored(asked, waiting, as_of))
             }
@@ -75,7 +76,7 @@ fn answer(sources: &[SourceView], stats: &InboxStats, as_of: AsOf) -> Markup {
     note(tone, shape, &text, None)
 }
 
-const SOURCE_COLUMNS: [Column; 7] = [
+const SOURCE_COLUMNS: [Column; 8] = [
     Column::Text("Name"),
     Column::Text("State"),
     Column::Text("Consumers"),
@@ -83,9 +84,10 @@ const SOURCE_COLUMNS: [Column; 7] = [
     Column::Number("Unsettled"),
     Column::Number("Overtaken"),
     Column::Number("Failed rows"),
+    Column::Text("Acts"),
 ];
 
-fn from_sources(sources: &Part<Vec<SourceView>>) -> Markup {
+fn from_sources(sources: &Part<Vec<SourceView>>, may: May) -> Markup {
     let sources = match sources {
         Err(why) => return fault("Sources", why),
         Ok(sources) if sources.is_empty() => {
@@ -120,9 +122,22 @@ fn from_sources(sources: &Part<Vec<SourceView>>) -> Markup {
             td.num data-l="unsettled" { (count(source.unsettled)) span.sub { "of " (count(source.window)) } }
             td.num.opt { @if source.overtaken > 0 { span.c-dead { (count(source.overtaken)) } } @else { "0" } }
             td.num.opt { (number(source.failed)) }
+            td.full { (acts_on(source, may)) }
         }
     } };
     table("Sources", &SOURCE_COLUMNS, &rows, None)
+}
+
+/// What can be done to a source as it stands.
+fn acts_on(source: &SourceView, may: May) -> Markup {
+    let held = if source.paused { Act::SourceResume } else { Act::SourcePause };
+    let one = Target::named(&source.name);
+    html! {
+        span.acts {
+            (acts::link(held, &one, may))
+            @if source.failed.is_some_and(|rows| rows > 0) { (acts::link(Act::RowsReplay, &one, may)) }
+        }
+    }
 }
 
 const CONSUMER_COLUMNS: [Column; 6] = [

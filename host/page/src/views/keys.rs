@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use waybill_api::idempotency::{KeyOutcome, KeyState, KeyView};
 
 use super::{Asked, Rows, Saved, option};
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -88,10 +89,11 @@ fn brief(outcome: &KeyOutcome) -> Markup {
 }
 
 /// One key.
-pub fn idempotency_key(key: &KeyView, as_of: AsOf) -> Markup {
+pub fn idempotency_key(key: &KeyView, may: May, as_of: AsOf) -> Markup {
     let under = html! { p.meta { (tag(of_key(key.state))) span { "tenant " (foreign(&key.tenant)) } } };
+    let release = acts::link(Act::KeyRelease, &Target::one(&key.tenant, &key.key), may);
     html! {
-        div { p.crumb { a href=(address::IDEMPOTENCY) { "Idempotency keys" } } (head(&html! { (foreign(&key.key)) }, &under, None)) }
+        div { p.crumb { a href=(address::IDEMPOTENCY) { "Idempotency keys" } } (head(&html! { (foreign(&key.key)) }, &under, Some(&release))) }
         (answer(key, as_of))
         (section("Facts", None, &html! { div.sheet.pad { (facts(&rows(key, as_of))) } }))
         @if let Some(outcome) = &key.outcome { (came_of(outcome)) }

@@ -82,12 +82,17 @@ fn plugin_rows(items: &[TransportPlugin], may: May, as_of: AsOf) -> Markup {
             }
             td.mono { (foreign(&plugin.source)) }
             td.num.nw { (as_of.at(plugin.live.since)) }
-            td.full { span.acts {
-                (acts::link(Act::PluginReload, &Target::named(&plugin.transport), may))
-                @if plugin.previous.is_some() { (acts::link(Act::PluginRollback, &Target::named(&plugin.transport), may)) }
-            } }
+            td.full { span.acts { (acts_on(plugin, may)) } }
         }
     } }
+}
+
+fn acts_on(plugin: &TransportPlugin, may: May) -> Markup {
+    let one = Target::named(&plugin.transport);
+    html! {
+        (acts::link(Act::PluginReload, &one, may))
+        @if plugin.previous.is_some() { (acts::link(Act::PluginRollback, &one, may)) }
+    }
 }
 
 /// Which side of a plugin is shown.
@@ -131,7 +136,7 @@ pub struct Plugin {
 }
 
 /// One plugin.
-pub fn plugin(view: &Plugin, as_of: AsOf) -> Markup {
+pub fn plugin(view: &Plugin, may: May, as_of: AsOf) -> Markup {
     let Plugin { plugin, tab, .. } = view;
     let live = &plugin.live;
     let under = html! {
@@ -152,7 +157,7 @@ pub fn plugin(view: &Plugin, as_of: AsOf) -> Markup {
         ("Used by", way("users"), *tab == PluginTab::Users),
     ];
     html! {
-        div { p.crumb { a href=(address::PLUGINS) { "Plugins" } } (head(&html! { (foreign(&plugin.transport)) }, &under, None)) }
+        div { p.crumb { a href=(address::PLUGINS) { "Plugins" } } (head(&html! { (foreign(&plugin.transport)) }, &under, Some(&acts_on(plugin, may)))) }
         (answer(plugin, as_of))
         (tabs("Sides of the plugin", &ways))
         @match tab {

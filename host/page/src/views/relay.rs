@@ -6,6 +6,8 @@ use waybill_api::relays::{Overtaken, RelayDetailView, RelayPlace, RelayStatus};
 use waybill_core::history::{Measure, STEP};
 
 use super::hour::{Changes, Course, drawn};
+use super::streams::acts_on;
+use crate::acts::May;
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -29,7 +31,7 @@ pub struct Relay {
 }
 
 /// One relay.
-pub fn relay(view: &Relay, as_of: AsOf) -> Markup {
+pub fn relay(view: &Relay, may: May, as_of: AsOf) -> Markup {
     let Relay { detail, overtaken, history, changes } = view;
     let RelayDetailView { relay, behind } = detail;
     let items = changes.as_ref().map_or(&[][..], |changed| changed.items.as_slice());
@@ -39,7 +41,7 @@ pub fn relay(view: &Relay, as_of: AsOf) -> Markup {
         p.meta { (tag(of_running(&relay.state, relay.lag_events > 0))) span.mono { (foreign(&relay.streams)) } span { "to " (foreign(&relay.transport)) } }
     };
     html! {
-        div { p.crumb { a href=(address::STREAMS) { "Streams and relays" } } (head(&html! { (foreign(&relay.name)) }, &under, None)) }
+        div { p.crumb { a href=(address::STREAMS) { "Streams and relays" } } (head(&html! { (foreign(&relay.name)) }, &under, Some(&acts_on(relay, may)))) }
         (answer(relay, lag.as_ref()))
         @if let (Some(history), Some(lag)) = (history, lag.as_ref()) { (hour(relay, history, lag, &changes, as_of)) }
         div.cols {

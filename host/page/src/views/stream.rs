@@ -6,6 +6,7 @@ use waybill_api::streams::StreamDetailView;
 use waybill_core::streams::event::{Body, Event};
 
 use super::option;
+use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -67,12 +68,13 @@ pub struct Stream {
 }
 
 /// One stream.
-pub fn stream(view: &Stream, as_of: AsOf) -> Markup {
+pub fn stream(view: &Stream, may: May, as_of: AsOf) -> Markup {
     let Stream { detail, from, events } = view;
     let stream = &detail.stream;
     let under = html! { p.meta { span { "tenant " (foreign(&stream.tenant)) } span { "shard " (detail.shard) @if !detail.here { ", owned by another host" } } } };
+    let purge = acts::link(Act::StreamPurge, &Target::one(&stream.tenant, &stream.name), may);
     html! {
-        div { p.crumb { a href=(address::with(address::STREAMS, &[("tenant", &stream.tenant)])) { "Streams and relays" } } (head(&html! { (foreign(&stream.name)) }, &under, None)) }
+        div { p.crumb { a href=(address::with(address::STREAMS, &[("tenant", &stream.tenant)])) { "Streams and relays" } } (head(&html! { (foreign(&stream.name)) }, &under, Some(&purge))) }
         (answer(detail))
         div.cols {
             div.s8.stack { (section("Events", Some(&html! { "by number" }), &html! { (begin(detail, from)) (page(events, as_of)) })) }

@@ -120,7 +120,7 @@ fn relay_rows(relays: &[RelayStatus], history: Option<&HistoryView>, may: May) -
 }
 
 /// What can be done to a relay as it stands.
-fn acts_on(relay: &RelayStatus, may: May) -> Markup {
+pub(super) fn acts_on(relay: &RelayStatus, may: May) -> Markup {
     let held = if relay.state == "running" { Act::RelayPause } else { Act::RelayResume };
     html! { span.acts { (acts::links(&[held, Act::RelaySeek], &Target::named(&relay.name), may)) } }
 }

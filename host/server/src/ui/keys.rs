@@ -38,7 +38,7 @@ pub(super) async fn keys(State(app): State<App>, visit: Visit) -> Response {
         if !asked.key.is_empty() {
             let named = asked.tenant.as_deref().filter(|name| !name.is_empty());
             let found = key_routes::shown(&app, &visit.caller, named, &asked.key).await?;
-            return Ok(views::idempotency_key(&found, visit.as_of));
+            return Ok(views::idempotency_key(&found, visit.may(), visit.as_of));
         }
         let KeysAsked { tenant, filter, after, .. } = asked;
         let list = ListAsked { tenant, filter, sort: String::new(), after };

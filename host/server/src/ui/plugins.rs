@@ -57,7 +57,7 @@ pub(super) async fn plugin(State(app): State<App>, visit: Visit) -> Response {
         };
         let (history, changes) = tokio::join!(visit.hour(&app), visit.changes(&app));
         let shown = Plugin { plugin, outcomes, tab, settings, users, log, history, changes };
-        Ok::<Markup, Problem>(views::plugin(&shown, visit.as_of))
+        Ok::<Markup, Problem>(views::plugin(&shown, visit.may(), visit.as_of))
     };
     visit.show(&app, view, body).await
 }

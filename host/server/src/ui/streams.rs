@@ -93,7 +93,7 @@ pub(super) async fn relay(State(app): State<App>, visit: Visit) -> Response {
         let scope = visit.scope(asked.tenant.as_deref(), "");
         let overtaken = async { relays::first_overtaken(&app, &asked.name, scope?.as_ref(), PAGE_ROWS).await };
         let (overtaken, history, changes) = tokio::join!(visit.part(overtaken), visit.hour(&app), visit.changes(&app));
-        Ok::<Markup, Problem>(views::relay(&Relay { detail, overtaken, history, changes }, visit.as_of))
+        Ok::<Markup, Problem>(views::relay(&Relay { detail, overtaken, history, changes }, visit.may(), visit.as_of))
     };
     visit.show(&app, view, body).await
 }
@@ -119,7 +119,7 @@ pub(super) async fn stream(State(app): State<App>, visit: Visit) -> Response {
         let found = found.map_err(|error| visit.caller.missed(error, named, &stream.tenant))?;
         let detail = StreamDetailView::from(found);
         let events = visit.part(events(&app, &stream, &detail, &asked.from)).await;
-        Ok::<Markup, Problem>(views::stream(&Stream { detail, from: asked.from, events }, visit.as_of))
+        Ok::<Markup, Problem>(views::stream(&Stream { detail, from: asked.from, events }, visit.may(), visit.as_of))
     };
     visit.show(&app, view, body).await
 }
