@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Host;
 use waybill_bindings::api::net_types::{ConnectOptions, ConnectionInfo, NetError};
 
+use super::prompt::Prompt;
 use super::stream::{self, ReadSide, WriteSide};
 use crate::grants::{EgressPolicy, Target};
 use crate::http::net_error;
@@ -218,7 +219,7 @@ impl Connection {
         };
         let stream = read.reunite(write).map_err(other)?;
         let address = address(&self.0.target);
-        let (stream, peer) = tls.handshake(stream, &self.0.target.host, &address).await?;
+        let (stream, peer) = tls.handshake(Prompt(stream), &self.0.target.host, &address).await?;
         tls::describe(stream.get_ref().1, &mut self.0.info.write());
         let peer = Some(Arc::new(peer));
         let (read, write) = stream::tls(stream);

@@ -1,6 +1,7 @@
 //! Byte streams for guests: one [`Connection`] behind `net.connection` and `net-blocking.connection`.
 
 mod connection;
+mod prompt;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::client::TlsStream;
 
+use super::prompt::{Prompt, acknowledge};
+
 /// Most bytes received in one go.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -16,14 +18,14 @@ const CHUNK_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) enum ReadSide {
     Plain(OwnedReadHalf),
-    Tls(ReadHalf<TlsStream<TcpStream>>),
+    Tls(ReadHalf<TlsStream<Prompt>>),
 }
 
 /// The side that sends.
 #[derive(Debug)]
 pub(super) enum WriteSide {
     Plain(OwnedWriteHalf),
-    Tls(WriteHalf<TlsStream<TcpStream>>),
+    Tls(WriteHalf<TlsStream<Prompt>>),
 }
 
 /// Takes a plain stream apart.
@@ -33,7 +35,7 @@ pub(super) fn plain(stream: TcpStream) -> (ReadSide, WriteSide) {
 }
 
 /// Takes a TLS stream apart.
-pub(super) fn tls(stream: TlsStream<TcpStream>) -> (ReadSide, WriteSide) {
+pub(super) fn tls(stream: TlsStream<Prompt>) -> (ReadSide, WriteSide) {
     let (read, write) = tokio::io::split(stream);
     (ReadSide::Tls(read), WriteSide::Tls(write))
 }
@@ -43,7 +45,13 @@ impl ReadSide {
     pub(super) async fn receive(&mut self, into: &mut BytesMut, room: usize) -> io::Result<usize> {
         into.reserve(room.min(CHUNK_BYTES));
         match self {
-            Self::Plain(half) => half.read_buf(into).await,
+            Self::Plain(half) => match half.try_read_buf(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    acknowledge(half.as_ref());
+                    half.read_buf(into).await
+                }
+                result => result,
+            },
             Self::Tls(half) => half.read_buf(into).await,
         }
     }

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, ProtocolVersion, RootCertStore};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Host;
@@ -76,12 +76,12 @@ impl TlsClient {
     }
 
     /// Shakes hands over `stream`. The certificate must have the name of the options, or else `host`.
-    pub(crate) async fn handshake(
+    pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         self,
-        stream: TcpStream,
+        stream: S,
         host: &Host<String>,
         address: &str,
-    ) -> Result<(TlsStream<TcpStream>, TlsPeer), NetError> {
+    ) -> Result<(TlsStream<S>, TlsPeer), NetError> {
         let server_name = match self.server_name {
             Some(name) => name,
             None => host_name(host)?,
