@@ -16,7 +16,7 @@ pub struct Glance {
 pub struct Totals {
     /// Messages that entered the order.
     pub enqueued: u64,
-    /// Messages that died.
+    /// Messages that died since the host runs.
     pub dead: u64,
     pub sagas_started: u64,
 }

@@ -36,7 +36,6 @@ const VIEW: View<'_> = View {
     none: "nothing has changed",
 };
 
-/// Code and sentence.
 fn why(item: &Value) -> String {
     match item.get("code").filter(|code| !code.is_null()) {
         Some(code) => format!("{}: {}", plain(code), text(item, "detail")),

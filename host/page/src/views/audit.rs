@@ -14,14 +14,12 @@ use crate::time::AsOf;
 /// Letters of a detail in a list.
 const DETAIL_LETTERS: usize = 300;
 
-/// The audit trail.
 #[derive(Clone, Debug)]
 pub struct Trail {
     pub asked: Asked,
     pub rows: Part<Rows<AuditView>>,
 }
 
-/// Who did what.
 pub fn audit(view: &Trail, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {

@@ -61,7 +61,7 @@ fn is_well(source: &SourceView) -> bool {
 }
 
 impl Cause<'_> {
-    /// Lower is worse.
+    /// The lower, the worse it is.
     fn rank(self, as_of: AsOf) -> (u8, Reverse<u64>) {
         match self {
             Self::Check(_) => (0, Reverse(0)),
@@ -91,7 +91,6 @@ fn grows(group: &DeadGroupView, as_of: AsOf) -> bool {
     as_of.since(group.latest_at).as_secs() < GROWS_WITHIN_S
 }
 
-/// The list.
 pub fn listed(view: &Overview, all: &[Cause<'_>], changes: &Changes<'_>, as_of: AsOf) -> Markup {
     html! {
         @if let Err(why) = &view.groups { (fault("Dead letters", why)) }

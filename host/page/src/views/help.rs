@@ -7,7 +7,6 @@ use crate::parts::in_a_terminal;
 use crate::prose::prose;
 use crate::text::foreign;
 
-/// A code's page.
 #[derive(Clone, Debug)]
 pub struct Help {
     pub code: String,
@@ -18,7 +17,6 @@ pub struct Help {
     pub page: String,
 }
 
-/// A code's page.
 pub fn help(view: &Help) -> Markup {
     let Help { code, status, retryable, page } = view;
     let under = html! {

@@ -29,7 +29,7 @@ const DETAIL_LETTERS: usize = 160;
 
 /// What changed, and the numbers of those within the hour.
 pub struct Changes<'a> {
-    /// Newest first.
+    /// In the order of the list, the newest first.
     items: &'a [ChangeView],
     marks: Vec<Mark>,
 }
@@ -43,7 +43,6 @@ impl<'a> Changes<'a> {
         Self { items, marks }
     }
 
-    /// What charts draw.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
@@ -54,7 +53,7 @@ impl<'a> Changes<'a> {
     }
 
     /// A change in words, with its number.
-    fn told(&self, place: usize, change: &ChangeView) -> Markup {
+    fn listed_change(&self, place: usize, change: &ChangeView) -> Markup {
         html! { @if let Some(number) = self.number(place) { b.mark { (number) } " " } (words(change)) }
     }
 
@@ -64,7 +63,7 @@ impl<'a> Changes<'a> {
             |change: &ChangeView| change.at.0 <= began.0 && began.0.0.saturating_sub(change.at.0.0) <= BESIDE_MS;
         let found = self.items.iter().enumerate().filter(|(_, change)| is_shortly_before(change));
         html! { @for (place, change) in found.take(BESIDE_MAX) {
-            (length(began.0.since(change.at.0))) " after " (self.told(place, change)) ". "
+            (length(began.0.since(change.at.0))) " after " (self.listed_change(place, change)) ". "
         } }
     }
 }

@@ -23,7 +23,6 @@ use crate::time::AsOf;
 /// Letters of an error in a list.
 const ERROR_LETTERS: usize = 160;
 
-/// The inbox.
 #[derive(Clone, Debug)]
 pub struct Inbox {
     pub asked: Asked,

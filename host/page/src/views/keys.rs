@@ -88,7 +88,6 @@ fn brief(outcome: &KeyOutcome) -> Markup {
     }
 }
 
-/// One key.
 pub fn idempotency_key(key: &KeyView, may: May, as_of: AsOf) -> Markup {
     let under = html! { p.meta { (tag(of_key(key.state))) span { "tenant " (foreign(&key.tenant)) } } };
     let release = acts::link(Act::KeyRelease, &Target::one(&key.tenant, &key.key), may);

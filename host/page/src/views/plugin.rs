@@ -135,7 +135,6 @@ pub struct Plugin {
     pub changes: Part<Changed>,
 }
 
-/// One plugin.
 pub fn plugin(view: &Plugin, may: May, as_of: AsOf) -> Markup {
     let Plugin { plugin, tab, .. } = view;
     let live = &plugin.live;

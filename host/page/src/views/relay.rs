@@ -30,7 +30,6 @@ pub struct Relay {
     pub changes: Part<Changed>,
 }
 
-/// One relay.
 pub fn relay(view: &Relay, may: May, as_of: AsOf) -> Markup {
     let Relay { detail, overtaken, history, changes } = view;
     let RelayDetailView { relay, behind } = detail;

@@ -23,7 +23,6 @@ pub enum Compared {
     Now(Box<Part<Reloaded>>),
 }
 
-/// The configuration.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     pub compared: Compared,
@@ -35,7 +34,6 @@ pub struct Configuration {
     pub may: May,
 }
 
-/// The configuration.
 pub fn configuration(view: &Configuration) -> Markup {
     let Configuration { compared, settings, section: shown, may } = view;
     html! {

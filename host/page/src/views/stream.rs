@@ -67,7 +67,6 @@ pub struct Stream {
     pub events: Part<EventRows>,
 }
 
-/// One stream.
 pub fn stream(view: &Stream, may: May, as_of: AsOf) -> Markup {
     let Stream { detail, from, events } = view;
     let stream = &detail.stream;

@@ -46,7 +46,7 @@ const PLAIN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 /// The same with something to see in it.
 const SEEN: &str =
     "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
-/// Not spaces alone.
+/// It takes more than spaces alone.
 const NOT_BLANK: &str = r"\S";
 /// An id of the caller's choice: one that URLs keep.
 const CHOSEN: &str = "^(?!\\.{1,2}$)[^\\u0000-\\u001f\\u007f-\\u009f]+$";

@@ -14,7 +14,6 @@ use crate::codes::ErrorPage;
 use crate::problem::Problem;
 use crate::routes::query::{NoQuery, query};
 
-/// A code's page.
 pub(super) async fn help(State(app): State<App>, Path(code): Path<String>, visit: Visit) -> Response {
     let view = View { place: Place::None, title: "Help", needs: Permission::Any };
     let body = async {

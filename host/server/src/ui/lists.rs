@@ -152,7 +152,6 @@ pub(super) async fn sagas(State(app): State<App>, visit: Visit) -> Response {
     visit.show(&app, view, body).await
 }
 
-/// Who did what.
 pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Audit, title: "Audit", needs: Permission::Operate };
     let body = async {

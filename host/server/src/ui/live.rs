@@ -44,13 +44,13 @@ use crate::subscribe::reader::drained;
 /// Open pages that are told, and what was found for them last.
 pub(crate) struct Watchers {
     places: Arc<Semaphore>,
-    latest: Mutex<Option<(Instant, Arc<Seen>)>>,
+    latest: Mutex<Option<(Instant, Arc<Glimpse>)>>,
     /// Tells this process from one before it, which counted for itself.
     process: String,
 }
 
 /// What is known of the whole host.
-struct Seen {
+struct Glimpse {
     glance: Glance,
     held: Vec<BlockedView>,
     sagas: Option<SagaStats>,
@@ -66,14 +66,14 @@ impl Watchers {
     }
 
     /// What is known now, at most [`LIVE_KEPT`] old. One page asks; the others wait for what it hears.
-    async fn seen(&self, app: &Inner) -> Result<Arc<Seen>, ServiceError> {
+    async fn seen(&self, app: &Inner) -> Result<Arc<Glimpse>, ServiceError> {
         let mut latest = self.latest.lock().await;
         if let Some((at, seen)) = &*latest
             && at.elapsed() < LIVE_KEPT
         {
             return Ok(Arc::clone(seen));
         }
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(Glimpse {
             glance: app.service.glance().await?,
             held: app.service.blocked(None).await?,
             sagas: app.sagas.as_ref().map(|sagas| sagas.saga_stats()),
@@ -139,7 +139,7 @@ pub(super) async fn live(
         headers: credentials(&headers),
         scope,
         asked,
-        told: Told::default(),
+        told: Reader::default(),
         begin: Some(if place.is_some() { LIVE_RETRY } else { LIVE_POLL }),
         look_at: Instant::now(),
         verdict_at: Instant::now(),
@@ -195,7 +195,7 @@ impl Drop for Reading {
 
 /// What an open page was told.
 #[derive(Default)]
-struct Told {
+struct Reader {
     numbers: Numbers,
     newer: String,
     verdict: Option<Verdict>,
@@ -227,7 +227,7 @@ struct Feed {
     scope: Option<Tenant>,
     asked: LiveAsked,
     draining: watch::Receiver<bool>,
-    told: Told,
+    told: Reader,
     /// After how long a page whose answer has ended asks again, as long as it wasn't said.
     begin: Option<Duration>,
     look_at: Instant,
@@ -266,7 +266,7 @@ impl Feed {
         self.is_over = self.place.is_none();
         let begin = self.begin.take().map(|wait| format!("retry: {}\n", wait.as_millis())).unwrap_or_default();
         // Without an answer nothing is said, and the page shows how old its numbers are.
-        let Some(message) = self.look().await else { return begin };
+        let Some(message) = self.next_message().await else { return begin };
         if begin.is_empty() && message.is_empty() {
             return if Instant::now() >= self.speak_by { BEAT.to_owned() } else { String::new() };
         }
@@ -284,7 +284,7 @@ impl Feed {
         principal.is_some_and(|now| now.may(Permission::Read) && now.tenants == self.caller.0.tenants)
     }
 
-    async fn look(&mut self) -> Option<Message> {
+    async fn next_message(&mut self) -> Option<Message> {
         let ui = self.app.ui.as_ref()?;
         let seen = timeout(PAGE_PART_TIMEOUT, ui.watchers.seen(&self.app)).await.ok()?.ok()?;
         let verdict = if Instant::now() >= self.verdict_at {
@@ -298,7 +298,7 @@ impl Feed {
         } else {
             String::new()
         };
-        let now = Told { numbers: self.numbers(&seen), newer, verdict };
+        let now = Reader { numbers: self.numbers(&seen), newer, verdict };
         let message = Message {
             n: changed(&self.told.numbers, &now.numbers),
             newer: (now.newer != self.told.newer).then(|| now.newer.clone()),
@@ -309,7 +309,7 @@ impl Feed {
     }
 
     /// The numbers as the caller may see them.
-    fn numbers(&self, seen: &Seen) -> Numbers {
+    fn numbers(&self, seen: &Glimpse) -> Numbers {
         let tenant = self.scope.as_ref();
         let is_within = |whose: &str| tenant.is_none_or(|tenant| whose == tenant.as_str());
         let present = Present {

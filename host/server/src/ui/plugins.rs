@@ -41,7 +41,6 @@ struct PluginAsked {
     after: u64,
 }
 
-/// One plugin.
 pub(super) async fn plugin(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Plugins, title: "Plugin", needs: Permission::Read };
     let body = async {

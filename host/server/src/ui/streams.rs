@@ -84,7 +84,6 @@ struct RelayAsked {
     tenant: Option<String>,
 }
 
-/// One relay.
 pub(super) async fn relay(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Streams, title: "Relay", needs: Permission::Read };
     let body = async {
