@@ -156,13 +156,12 @@ fn in_words(number: usize) -> String {
     WORDS.get(number).map_or_else(|| count(u64::try_from(number).unwrap_or(u64::MAX)), |word| (*word).to_owned())
 }
 
-const TRANSPORT_COLUMNS: [Column; 10] = [
+const TRANSPORT_COLUMNS: [Column; 9] = [
     Column::Text("Name"),
     Column::Text("State"),
     Column::Number("Ready"),
     Column::Number("Leased"),
     Column::Number("Retry"),
-    Column::Number("Scheduled"),
     Column::Number("Dead, 1 h"),
     Column::Number("Oldest"),
     Column::Text("Hour"),
@@ -172,7 +171,13 @@ const TRANSPORT_COLUMNS: [Column; 10] = [
 /// What can be done to a transport as it stands.
 fn acts_on(transport: &TransportView, may: May) -> Markup {
     let held = if transport.paused { Act::TransportResume } else { Act::TransportPause };
-    html! { span.acts { (acts::links(&[held, Act::TransportProbe], &Target::named(&transport.name), may)) } }
+    let one = Target::named(&transport.name);
+    html! {
+        span.acts {
+            (acts::link(held, &one, may))
+            @if transport.breaker != Breaker::Closed { (acts::link(Act::TransportProbe, &one, may)) }
+        }
+    }
 }
 
 fn transports(view: &Overview) -> Markup {
@@ -209,7 +214,6 @@ fn transports(view: &Overview) -> Markup {
             td.num data-l="ready" { (changes(live::READY, &count(depth.ready))) }
             td.num.opt { (changes(live::LEASED, &count(depth.leased))) }
             td.num.opt { (changes(live::PARKED, &count(depth.parked))) }
-            td.num.opt { (count(depth.scheduled)) }
             td.num data-l="dead" {
                 @if died > 0 { a.c-dead href=(address::DEAD_LETTERS) { (count(died)) } } @else { (dead.map_or(NONE.to_owned(), |_| count(0))) }
             }

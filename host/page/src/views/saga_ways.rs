@@ -24,6 +24,7 @@ pub fn ways_out(saga: &SagaView, may: May) -> Markup {
 fn row(saga: &SagaView, way: &WayOutView, may: May) -> Markup {
     let Some(act) = Act::named(&format!("saga-{}", way.act)) else { return html! {} };
     let target = Target { step: way.step.clone().unwrap_or_default(), ..Target::one(&saga.tenant, &way.saga) };
+    let is_forward = way.mode == Some(RetryMode::Retry);
     html! {
         tr {
             th scope="row" { (acts::link(act, &target, may)) }
@@ -33,9 +34,9 @@ fn row(saga: &SagaView, way: &WayOutView, may: May) -> Markup {
                 (steps("Undoes: ", &way.undone))
                 (steps("Stays done: ", &way.stays))
                 (steps("May have been done, and stays if so: ", &way.unclear))
-                @if way.mode == Some(RetryMode::Retry) { span.sub { "Forward again, with the mode “retry”." } }
+                @if is_forward { span.sub { "Forward again, with the mode “retry”." } }
             }
-            td.full.mono { (foreign(&act.command(&target, None))) }
+            td.full.mono { (foreign(&act.command(&target, None))) @if is_forward { " --mode retry" } }
         }
     }
 }
