@@ -18,7 +18,7 @@ use waybill_testkit::memory_host::message;
 use crate::support::{Answer, Api, full_message, get, host, of, parts, send, token, with};
 
 /// Views that every host of these tests has.
-const VIEWS: [&str; 20] = [
+const VIEWS: [&str; 19] = [
     "/ui",
     "/ui/messages",
     "/ui/dead-letters",
