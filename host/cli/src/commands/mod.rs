@@ -112,7 +112,7 @@ pub enum Command {
     /// Transports: list, pause, resume, probe, provision
     #[command(subcommand)]
     Transport(transport::Transport),
-    /// Plugins: new, build, test, check, dev, list, load, reload, logs, rollback, verify, sign, keygen, inspect, call
+    /// Plugins: new, build, test, check, dev, list, show, load, reload, logs, rollback, verify, sign, keygen, inspect, call
     #[command(subcommand)]
     Plugin(plugin::Plugin),
     /// Configuration: check, show, path, diff, reload

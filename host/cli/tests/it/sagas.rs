@@ -69,7 +69,9 @@ fn a_saga_is_drawn_as_a_tree_that_fits_the_terminal() {
         let done = ask(&host, &["show", id]).width(columns).run();
         snapshot(name, &done);
         for line in done.out.lines() {
-            assert!(line.chars().count() <= usize::from(columns), "{columns}: {line:?}");
+            // A command is pasted: it isn't broken.
+            let is_command = line.contains("waybill saga ");
+            assert!(is_command || line.chars().count() <= usize::from(columns), "{columns}: {line:?}");
         }
         assert!(!done.out.contains('\u{1b}'), "a stored text draws nothing, and nobody asked for colours");
     }

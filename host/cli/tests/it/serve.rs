@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use waybill_cli::exit::Exit;
@@ -181,6 +181,8 @@ fn what_was_committed_is_there_after_a_restart() {
 fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more() {
     let dir = tempfile::tempdir().unwrap();
     let config = noop(dir.path());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let a_minute_ago = u64::try_from(now.as_millis()).unwrap() - 60_000;
     let left = async {
         let url = format!("surrealkv://{}", dir.path().join("data").display());
         let store = SurrealStore::open(StoreConfig::new(url)).await.unwrap();
@@ -188,9 +190,9 @@ fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more(
             commit.record.last = Seq(2);
             commit.writes = vec![
                 InboxWrite::PutRow(Arc::new(row(1, inbound("m-1")))),
-                // It died in this host's past: what dies after the purge began isn't taken.
+                // It died in this host's past: what dies after the purge began isn't taken. It isn't so old that it goes by itself.
                 InboxWrite::PutDead(Arc::new(InboxDead {
-                    died_at: UnixMillis(0),
+                    died_at: UnixMillis(a_minute_ago),
                     ..dead(2, inbound("m-2"), "HTTP.422")
                 })),
             ];

@@ -15,7 +15,7 @@ use crate::output::{View, column, instant, less, moment, text, topic, whole};
     waybill dead list --filter 'tenant=acme code=HTTP.* age>1h'\n  \
     waybill dead list --filter 'error=\"*answered 422*\" since=2026-12-01T14:00:00Z'\n  \
     waybill dead list --filter 'replayed>0'            what died again after a replay\n  \
-    waybill dead list --filter 'age<1h' --facets                         codes, topics, kinds, ..., with how often each is there\n  \
+    waybill dead list --filter 'age<1h' --facets           codes, topics, ..., and how often\n  \
     waybill dead list --filter 'kind=saga definition=order'\n  \
     waybill dead list --filter 'kind=inbox consumer=ship'\n  \
     waybill dead list --filter 'kind=event relay=bus'\n  \

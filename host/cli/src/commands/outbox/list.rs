@@ -14,7 +14,7 @@ use crate::output::{View, column, instant, less, moment, plain, text, topic, who
     waybill outbox list --filter 'topic=bus:orders.*' --all -o jsonl\n  \
     waybill outbox list --newest --limit 5                           what was sent last\n  \
     waybill outbox list --filter 'waits=schedule'\n  \
-    waybill outbox list --filter 'age<1h' --facets                   states, codes, topics, ..., with how often each is there\n  \
+    waybill outbox list --filter 'age<1h' --facets           states, codes, ..., and how often\n  \
     waybill outbox list --filter 'payload.order.id=4711'\n  \
     waybill outbox list --filter 'key=order-17' --cursor 5pXq8hYwMC8z    go on where it ended\n\n\
     Conditions: tenant, topic, key, id, state, waits (schedule, retry, key, destination, ...), code, error, generation (of the plugin, by number or digest), and the texts of a \

@@ -20,7 +20,7 @@ use crate::output::{self, Format, Head, number, safe};
 /// Which saga, and how much of it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    waybill saga show order-17                        the steps, and the ways out of one that waits for an operator\n  \
+    waybill saga show order-17                        steps, and ways out of one that is stuck\n  \
     waybill saga show order-17 --history              every attempt, decision and signal, oldest first\n  \
     waybill saga show order-17 --follow               until it ends or stops; exit code 0 if it completed, else 1\n  \
     waybill saga show order-17 --tenant acme -o json")]
