@@ -110,7 +110,7 @@ pub fn fault(what: &str, fault: &Fault) -> Markup {
         FaultKind::NotAllowed => html! {
             div.sheet.empty {
                 (icon::shape(Icon::Fence))
-                h3 { (what) ": your token may not look at this" }
+                p.t { (what) ": your token may not look at this" }
                 p { code { (foreign(code)) } " " (foreign(detail)) }
                 p.acts { a.btn.bare href=(address::SIGN_IN) { "Sign in as another" } }
             }
@@ -118,7 +118,7 @@ pub fn fault(what: &str, fault: &Fault) -> Markup {
         FaultKind::Failed => html! {
             div.sheet.empty.bad {
                 (icon::shape(Icon::Warn))
-                h3 { (what) " can’t be shown now" }
+                p.t { (what) " can’t be shown now" }
                 p { (error_code(code)) " " (foreign(detail)) " " (foreign(fix)) }
                 p.q { "Request " span.mono { (foreign(request_id)) } }
                 @if *is_retryable { p.acts { a.btn href="" { "Try now" } } }
@@ -132,7 +132,7 @@ pub fn first_run(shape: Icon, title: &str, text: &str, command: Option<&str>) ->
     html! {
         div.sheet.empty {
             (icon::small(shape))
-            h3 { (title) }
+            p.t { (title) }
             p { (text) }
             @if let Some(command) = command { (terminal(command)) }
         }
@@ -145,10 +145,10 @@ pub fn none_by_filter(what: &str, filter: &str, path: &str, has_more: bool) -> M
         div.sheet.empty {
             (icon::small(Icon::Find))
             @if has_more {
-                h3 { "No " (what) " so far matches " code { (foreign(filter)) } }
+                p.t { "No " (what) " so far matches " code { (foreign(filter)) } }
                 p { "Not all of them were looked at: go on with Older below. A tenant or an age makes it quick." }
             } @else {
-                h3 { "No " (what) " matches " code { (foreign(filter)) } }
+                p.t { "No " (what) " matches " code { (foreign(filter)) } }
                 p { a href=(path) { "Take the filter away" } }
             }
         }

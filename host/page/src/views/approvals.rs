@@ -73,7 +73,7 @@ fn question(ask: &Ask, may: May, as_of: AsOf) -> Markup {
     html! {
         section.sheet {
             div.ask {
-                h3 { (foreign(&ask.step)) "?" }
+                h2.t { (foreign(&ask.step)) "?" }
                 (about(ask, as_of))
                 (values(ask.input.as_deref()))
                 (terminal(&line("approve")))

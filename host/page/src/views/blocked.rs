@@ -89,7 +89,7 @@ fn kinds(rows: &[BlockedView], tenant: &str, present: &str) -> Markup {
 fn nothing_of(kind: &str, tenant: &str) -> Markup {
     html! {
         div.sheet.empty {
-            h3 { "Nothing is held by " code { (foreign(kind)) } }
+            p.t { "Nothing is held by " code { (foreign(kind)) } }
             p { a href=(address::with(address::BLOCKED, &[("tenant", tenant)])) { "Look at all that is held" } }
         }
     }

@@ -144,7 +144,7 @@ pub fn plan(plan: &Plan, as_of: AsOf) -> Markup {
             div.body {
                 div.fields { (what(plan, as_of)) p.hint { (plan.act.about().effect) } }
                 div.fields { (asked(plan)) }
-                div.fields { h3 { "The same in a terminal" } (terminal(&line(plan))) }
+                div.fields { p.t { "The same in a terminal" } (terminal(&line(plan))) }
             }
             footer { (buttons(plan)) }
         }

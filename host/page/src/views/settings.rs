@@ -60,7 +60,7 @@ fn against(compared: &Compared) -> Markup {
         Compared::NotYet => html! {
             div.sheet.empty {
                 (icon::small(Icon::Gear))
-                h3 { "Compare what is in force with the file" }
+                p.t { "Compare what is in force with the file" }
                 p { "Every setting that differs is listed, with when it would count. Plugins that changed are loaded for it, and not used." }
                 p.acts { a.btn.main href=(address::with(address::CONFIGURATION, &[("compare", "now")])) { "Compare now" } }
             }
@@ -121,7 +121,7 @@ fn in_effect(settings: &[SettingView], shown: &str) -> Markup {
     html! {
         (tabs("Sections", &ways))
         @if wanted.is_empty() {
-            div.sheet.empty { h3 { "No setting is in " code { (foreign(shown)) } } p { a href=(of("")) { "Look at all" } } }
+            div.sheet.empty { p.t { "No setting is in " code { (foreign(shown)) } } p { a href=(of("")) { "Look at all" } } }
         } @else { (listed(&wanted)) }
     }
 }

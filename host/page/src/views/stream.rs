@@ -162,7 +162,7 @@ fn page(events: &Part<EventRows>, as_of: AsOf) -> Markup {
         Ok(events) => events,
     };
     if events.items.is_empty() {
-        return html! { div.sheet.empty { h3 { "Nothing is there" } p { "No event has this number or a later one." } } };
+        return html! { div.sheet.empty { p.t { "Nothing is there" } p { "No event has this number or a later one." } } };
     }
     let rows = html! { @for event in &events.items {
         tr tabindex="-1" {

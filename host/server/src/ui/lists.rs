@@ -45,9 +45,9 @@ impl ListAsked {
     }
 
     /// What the list was asked for where its tenant can't be told.
-    pub fn unscoped(&self) -> Asked {
+    pub fn unscoped(&self, visit: &Visit) -> Asked {
         let (filter, sort) = (self.filter.clone(), self.sort.clone());
-        Asked { filter, sort, is_further: self.after.is_some(), ..Asked::default() }
+        Asked { filter, tenant: String::new(), sort, is_further: self.after.is_some(), may: visit.may() }
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn messages(State(app): State<App>, visit: Visit) -> Response {
             false => ("messages", ListOrder::State),
         };
         let scope = visit.scope(list.tenant.as_deref(), &list.filter);
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
         let found = visit.part(async {
             let scope = scope?;
             let cursors = Cursors::of(name, scope.as_ref().map(Tenant::as_str), &list.filter);
@@ -92,7 +92,7 @@ pub(super) async fn dead_letters(State(app): State<App>, visit: Visit) -> Respon
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
         let scope = visit.scope(list.tenant.as_deref(), &list.filter);
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
         let found = visit.part(async {
             let scope = scope.clone()?;
             let cursors = Cursors::of("dead-letters", scope.as_ref().map(Tenant::as_str), &list.filter);
@@ -130,7 +130,7 @@ pub(super) async fn sagas(State(app): State<App>, visit: Visit) -> Response {
         let list: ListAsked = query(&visit.uri)?;
         // A filter of sagas has a grammar of its own, so the tenant is found without it.
         let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
         let found = visit.part(async {
             let scope = scope?;
             let (filter, tenant) = visit.caller.sagas(scope.as_ref().map(Tenant::as_str), &list.filter)?;
@@ -157,7 +157,7 @@ pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
         let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
         let found = visit.part(async {
             let scope = scope?;
             crate::caller::bounded(&list.filter)?;
