@@ -14,7 +14,7 @@ use waybill_core::time::UnixMillis;
 const MILLIS_MIN: u64 = 100_000_000_000;
 
 /// The last instant that is taken, at the end of the year 9999 in every time zone.
-const MILLIS_MAX: u64 = 253_402_207_200_999;
+const MILLIS_MAX: u64 = 253_402_207_199_999;
 
 /// An instant on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,10 +53,10 @@ impl Visitor<'_> for InstantVisitor {
                 "{ms} milliseconds since 1970 look like seconds: multiply by 1000, or write RFC 3339 text"
             )));
         }
-        match i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()) {
-            Some(_) => Ok(Instant(UnixMillis(ms))),
-            None => Err(E::custom(format_args!("{ms} milliseconds since 1970 lie beyond the year 9999"))),
+        if ms > MILLIS_MAX {
+            return Err(E::custom(format_args!("{ms} milliseconds since 1970 lie beyond the year 9999")));
         }
+        Ok(Instant(UnixMillis(ms)))
     }
 
     fn visit_i64<E: de::Error>(self, ms: i64) -> Result<Instant, E> {

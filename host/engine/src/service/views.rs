@@ -179,7 +179,10 @@ impl Outbox {
     /// Sets the state of listed messages that wait or are being sent, and what they wait for, as far as their owners are here.
     pub(super) async fn ask_owners(&self, views: &mut [MessageView]) {
         for shard in &self.shards {
-            let is_here = |view: &MessageView| view.shard == shard.shard.0;
+            // What is finished or dead lies beside it in a list; no owner knows of it any more.
+            let is_here = |view: &MessageView| {
+                view.shard == shard.shard.0 && matches!(view.state, MessageState::Pending | MessageState::Leased)
+            };
             let seqs: Vec<Seq> =
                 views.iter().filter(|view| is_here(view)).filter_map(|view| view.seq.map(|seq| Seq(seq.0))).collect();
             if seqs.is_empty() {

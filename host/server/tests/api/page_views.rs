@@ -84,7 +84,7 @@ async fn a_filled_view_shows_what_is_there_and_nothing_of_others_is_html() {
     for (path, words) in [
         ("/ui", "What needs you"),
         ("/ui/blocked", "back."),
-        ("/ui/blocked?kind=destination", "held.example"),
+        ("/ui/blocked?kind=destination", "shop.example/hook"),
         ("/ui/blocked?kind=%3Cscript%3E", "Nothing is held by"),
         ("/ui/inbox", "10.0.0.7 answers"),
         ("/ui/inbox", "HTTP.401: no"),
