@@ -208,7 +208,7 @@ fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more(
     let nobody = ask(&url, &["dead", "replay", "inbox-0-2", "--tenant", "acme"]);
     assert!(nobody.exit != Exit::Done && nobody.err.contains("isn't configured"), "{}", nobody.err);
     // The sample died at an instant of its own, behind today.
-    let purged = ask(&url, &["dead", "purge", "--filter", "kind=inbox", "--before", "2028-01-01", "--yes"]);
+    let purged = ask(&url, &["dead", "purge", "--filter", "kind=inbox", "--before", "2028-01-01T00:00:00Z", "--yes"]);
     assert_eq!(purged.exit, Exit::Done, "{}", purged.err);
     assert_eq!(ask(&url, &["dead", "list", "--filter", "kind=inbox", "-o", "ids"]).out, "");
 }
