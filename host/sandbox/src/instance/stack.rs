@@ -7,6 +7,8 @@ use wasmtime::WasmBacktrace;
 const FRAMES_MAX: usize = 6;
 /// What a language's own way from a failure to the trap begins with.
 const RUNTIME: [&str; 8] = ["std::", "core::", "alloc::", "<alloc::", "rust_panic", "__rust", "_rust", "abort"];
+/// Where Rust's own libraries lie in what they were compiled from.
+const RUST: &str = "/rustc/";
 /// What `waybill plugin build` puts in place of the project's folder.
 const PROJECT: &str = "/plugin/";
 
@@ -23,7 +25,10 @@ pub(super) fn of_trap(error: &wasmtime::Error) -> Option<String> {
 
 fn told_of(backtrace: &str) -> Option<String> {
     let frames = frames(backtrace);
-    let own = frames.iter().skip_while(|frame| RUNTIME.iter().any(|begin| frame.name.starts_with(begin)));
+    let own = frames.iter().skip_while(|frame| {
+        let is_rust = frame.place.as_deref().is_some_and(|place| place.starts_with(RUST));
+        is_rust || RUNTIME.iter().any(|begin| frame.name.starts_with(begin))
+    });
     let told: Vec<&Frame> = own.take(FRAMES_MAX).collect();
     // Names alone are those of an interpreter, of which the author knows nothing.
     told.iter().any(|frame| frame.place.is_some()).then(|| {
@@ -66,7 +71,24 @@ fn name(written: &str) -> Option<String> {
     let is_hash =
         |end: &str| end.len() == 17 && end.starts_with('h') && end.bytes().skip(1).all(|byte| byte.is_ascii_hexdigit());
     let short = name.rsplit_once("::").filter(|(_, end)| is_hash(end)).map_or(name, |(short, _)| short);
-    Some(short.to_owned())
+    Some(without_hashes(short))
+}
+
+/// Without the hashes of crates, as in `std[d123b7a1a2ed1472]::process::abort`.
+fn without_hashes(name: &str) -> String {
+    let is_hash = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut parts = name.split('[');
+    let mut short = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(']') {
+            Some((hash, rest)) if is_hash(hash) => short.push_str(rest),
+            _ => {
+                short.push('[');
+                short.push_str(part);
+            }
+        }
+    }
+    short
 }
 
 #[cfg(test)]
@@ -89,6 +111,21 @@ mod tests {
             told_of(backtrace).as_deref(),
             Some("in ledger::books::put (src/books.rs:41:9), ledger::write (src/lib.rs:20:5), ledger::send_batch")
         );
+    }
+
+    #[test]
+    fn names_have_no_hashes_of_crates_and_what_rust_does_to_trap_is_left_out() {
+        let backtrace = "error while executing at wasm backtrace:
+    0:  0x1a2b - std[d123b7a1a2ed1472]::process::abort
+                    at /rustc/59807616/library/std/src/process.rs:2533:5
+    1:  0x1a00 - __rustc[b7974e8690430dd9]::__rust_start_panic
+                    at /rustc/59807616/library/panic_abort/src/lib.rs:50:5
+    2:  0x1000 - <dyn core[0123456789abcdef]::any::Any>::f
+                    at /rustc/59807616/library/core/src/any.rs:1:1
+    3:   0x900 - <shop[fedcba9876543210]::Plugin as shop[fedcba9876543210]::Guest>::take::<[u8; 4]>
+                    at /plugin/src/lib.rs:80:5";
+        let expected = "in <shop::Plugin as shop::Guest>::take::<[u8; 4]> (src/lib.rs:80:5)";
+        assert_eq!(told_of(backtrace).as_deref(), Some(expected));
     }
 
     #[test]
