@@ -34,5 +34,5 @@ pub fn ui(mut section: Section<'_, '_>) -> Option<Environment> {
     }
     section.done();
     let (colour, base_path) = (colour.unwrap_or_default(), base_path.unwrap_or_default());
-    enabled.then(|| Environment { name: name.value, colour, base_path, is_read_only, trace_url })
+    enabled.then_some(Environment { name: name.value, colour, base_path, is_read_only, trace_url })
 }
