@@ -60,7 +60,8 @@ impl AsyncWrite for Prompt {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use bytes::BytesMut;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
