@@ -34,7 +34,6 @@ const MEMORY_MIB_MAX: u32 = 1024;
 /// Time that one input may take, in seconds.
 const INPUT_SECONDS_MAX: u32 = 10;
 
-/// What to fuzz.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Only these targets; without one, all

@@ -12,7 +12,6 @@ use crate::stage::Stages;
 /// Guest workspaces beside the host's.
 const GUESTS: [&str; 2] = ["plugins", "tests/guests"];
 
-/// What to lint.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Install `cargo deny` when it is missing (some minutes)

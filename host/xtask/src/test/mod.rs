@@ -43,7 +43,6 @@ use job::Job;
 use suites::{Suite, Workspace};
 use times::Times;
 
-/// What to test.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Run only tests whose names contain this, and none of the other checks

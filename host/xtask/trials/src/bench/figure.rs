@@ -6,11 +6,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The release binary.
     Waybill,
     /// The reference: the same work without Waybill.
     Native,
