@@ -151,7 +151,7 @@ public final class Use {
 
   private void inbox() throws Exception {
     InboxApi inbox = new InboxApi(client);
-    same(inbox.listInbox(null, null, null, null).getItems(), List.of());
+    same(inbox.listInbox(null, null, null, null, null).getItems(), List.of());
     same(inbox.inboxStats(null).getConsumers(), List.of());
     refused("INBOX.NOT_FOUND", () -> inbox.showInbox("nobody", "17", null));
   }

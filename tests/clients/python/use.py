@@ -71,6 +71,9 @@ def messages():
     done("transact", "Transacted", body=("Transaction", {"statements": [{"query": "CREATE order:1"}], "messages": [later]}))
     done("rescheduleMessage", "Message", "later", body=("Reschedule", {"not_before": "2101-01-01T00:00:00Z"}))
     assert done("listMessages", "ListMessage").items
+    assert done("showNeighbours", "Neighbours", "later").known is False
+    assert done("countFacets", "Facets").counted > 0
+    done("countDeadFacets", "Facets")
     done("cancelMessage", "Message", "later")
     refused("showMessage", "OUTBOX.NOT_FOUND", "nobody")
 
@@ -198,6 +201,7 @@ def the_rest():
     done("probeTransport", "Transport", "http")
     refused("provisionTransport", "PLUGIN.NO_PROVISIONING", "http", body=("Provision", {"apply": False}))
     assert done("listPlugins", "Plugins").items
+    assert done("showPlugin", "PluginShown", "http").plugin.transport == "http"
     done("readPluginLog", "PluginLog", "http")
     done("reloadPlugin", "PluginChanged", "http")
     refused("rollBackPlugin", "PLUGIN.NO_PREVIOUS", "http")
