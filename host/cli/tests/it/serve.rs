@@ -177,7 +177,7 @@ fn what_was_committed_is_there_after_a_restart() {
 }
 
 #[test]
-fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more() {
+fn what_a_source_left_is_shown_and_acted_on_when_no_source_is_configured_any_more() {
     let dir = tempfile::tempdir().unwrap();
     let config = noop(dir.path());
     let left = async {
@@ -207,10 +207,10 @@ fn what_a_source_left_is_shown_and_purged_when_no_source_is_configured_any_more(
     assert_eq!((&ship["consumer"], &ship["configured"], &ship["stored"]), (&"ship".into(), &false.into(), &1.into()));
     let nobody = ask(&url, &["dead", "replay", "inbox-0-2", "--tenant", "acme"]);
     assert!(nobody.exit != Exit::Done && nobody.err.contains("isn't configured"), "{}", nobody.err);
-    // The sample died at an instant of its own, behind today.
-    let purged = ask(&url, &["dead", "purge", "--filter", "kind=inbox", "--before", "2028-01-01T00:00:00Z", "--yes"]);
+    // The sample died at an instant of its own, behind today: what dies after a purge began isn't taken.
+    let purged = ask(&url, &["dead", "purge", "--filter", "kind=inbox", "--yes"]);
     assert_eq!(purged.exit, Exit::Done, "{}", purged.err);
-    assert_eq!(ask(&url, &["dead", "list", "--filter", "kind=inbox", "-o", "ids"]).out, "");
+    assert_eq!(ask(&url, &["dead", "list", "--filter", "kind=inbox", "-o", "ids"]).out, "acme\tinbox-0-2\n");
 }
 
 #[test]
