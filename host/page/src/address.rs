@@ -1,6 +1,7 @@
 //! Addresses of the page: the address is the view. Ids go into the query, since any text is an id and paths eat `..` and `/`.
 
 use form_urlencoded::Serializer;
+use waybill_core::port::dead::DeadKind;
 
 /// Of the overview; all others are below it.
 pub const OVERVIEW: &str = "/ui";
@@ -49,6 +50,15 @@ pub fn with(path: &str, query: &[(&str, &str)]) -> String {
 
 pub fn message(tenant: &str, id: &str) -> String {
     with(MESSAGE, &[("tenant", tenant), ("id", id)])
+}
+
+/// A dead letter, by the word of its kind.
+pub fn dead_letter(tenant: &str, id: &str, kind: DeadKind) -> String {
+    match kind {
+        DeadKind::Saga => saga(tenant, id),
+        DeadKind::Message => message(tenant, id),
+        kind => with(MESSAGE, &[("tenant", tenant), ("id", id), ("kind", kind.word())]),
+    }
 }
 
 pub fn saga(tenant: &str, id: &str) -> String {

@@ -7,6 +7,7 @@
 //! | `environment` | which host it is, and what stands around it |
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
+//! | `depth` | how much waits, of several together |
 //! | `live` | numbers that change while a view is looked at |
 //! | `acts` | what can be done: the table of acts, their targets and forms |
 //! | `chart` | charts and sparklines |
@@ -27,6 +28,7 @@ pub mod address;
 pub mod assets;
 pub mod chart;
 mod chips;
+mod depth;
 pub mod environment;
 pub mod frame;
 mod icon;

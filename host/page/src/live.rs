@@ -8,6 +8,7 @@ use waybill_api::status::OutboxStats;
 use waybill_core::port::saga::SagaStats;
 
 use crate::address;
+use crate::depth::Depth;
 use crate::text::{NONE, count, length_ms};
 
 /// Texts of numbers by their names.
@@ -54,13 +55,13 @@ impl Present<'_> {
             numbers.insert(name, shown);
         };
         put(HELD.to_owned(), count(u64::try_from(self.held).unwrap_or(u64::MAX)));
-        for (name, shown) in Depth::of(self.depths.iter().copied()).shown() {
-            put(name.to_owned(), shown);
+        for (name, text) in shown(&Depth::of(self.depths.iter().copied())) {
+            put(name.to_owned(), text);
         }
         for transport in self.transports {
             let mine = self.depths.iter().copied().filter(|row| row.transport == *transport);
-            for (name, shown) in Depth::of(mine).shown() {
-                put(of(name, transport), shown);
+            for (name, text) in shown(&Depth::of(mine)) {
+                put(of(name, transport), text);
             }
         }
         if let Some(sagas) = &self.sagas {
@@ -72,33 +73,14 @@ impl Present<'_> {
     }
 }
 
-/// Depths of several tenants or transports together.
-#[derive(Default)]
-struct Depth {
-    ready: u64,
-    leased: u64,
-    parked: u64,
-    oldest_ms: Option<u64>,
-}
-
-impl Depth {
-    fn of<'a>(rows: impl Iterator<Item = &'a OutboxStats>) -> Self {
-        rows.fold(Self::default(), |sum, row| Self {
-            ready: sum.ready + row.ready,
-            leased: sum.leased + row.leased,
-            parked: sum.parked + row.parked,
-            oldest_ms: sum.oldest_ms.max(row.oldest_ready_ms),
-        })
-    }
-
-    fn shown(&self) -> [(&'static str, String); 4] {
-        [
-            (READY, count(self.ready)),
-            (LEASED, count(self.leased)),
-            (PARKED, count(self.parked)),
-            (OLDEST, self.oldest_ms.map_or(NONE.to_owned(), length_ms)),
-        ]
-    }
+/// Numbers of depths, with their names.
+fn shown(depth: &Depth) -> [(&'static str, String); 4] {
+    [
+        (READY, count(depth.ready)),
+        (LEASED, count(depth.leased)),
+        (PARKED, count(depth.parked)),
+        (OLDEST, depth.oldest_ms.map_or(NONE.to_owned(), length_ms)),
+    ]
 }
 
 /// What differs from what was told before.

@@ -170,9 +170,6 @@ impl<'a> DeadRow<'a> {
     }
 
     fn of(letter: &'a DeadLetterView) -> Self {
-        let shown = |tenant: &str, id: &str, kind: &str| {
-            address::with(address::MESSAGE, &[("tenant", tenant), ("id", id), ("kind", kind)])
-        };
         match letter {
             DeadLetterView::Message(message) => Self {
                 address: address::message(&message.tenant, &message.id),
@@ -197,7 +194,7 @@ impl<'a> DeadRow<'a> {
                 ended_at: Some(saga.ended_at),
             },
             DeadLetterView::Inbox(inbox) => Self {
-                address: shown(&inbox.tenant, &inbox.id, "inbox"),
+                address: address::dead_letter(&inbox.tenant, &inbox.id, DeadKind::Inbox),
                 id: &inbox.id,
                 kind: "received",
                 word: DeadKind::Inbox,
@@ -208,7 +205,7 @@ impl<'a> DeadRow<'a> {
                 ended_at: Some(inbox.ended_at),
             },
             DeadLetterView::Event(event) => Self {
-                address: shown(&event.tenant, &event.id, "event"),
+                address: address::dead_letter(&event.tenant, &event.id, DeadKind::Event),
                 id: &event.id,
                 kind: "event",
                 word: DeadKind::Event,

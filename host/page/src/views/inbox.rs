@@ -5,6 +5,7 @@ use waybill_api::inbox::{ConsumerStats, ContextStats, InboxMessageView, InboxSta
 use waybill_api::instant::Instant;
 use waybill_api::sources::{Publish, SourceView};
 use waybill_core::inbox::records::InboxEnd;
+use waybill_core::port::dead::DeadKind;
 
 use super::{Asked, Rows, Saved, is_secret, option};
 use crate::acts::{self, Act, May, Target};
@@ -293,7 +294,7 @@ fn known(status: &InboxStatusView, tenant: &str) -> Markup {
         @else if status.dead_letter.is_none() { b { "Nothing is known of it" } " at this consumer within the window." }
         @if let Some(dead) = &status.dead_letter {
             " It became a dead letter: "
-            a href=(address::with(address::MESSAGE, &[("tenant", tenant), ("id", dead), ("kind", "inbox")])) { (foreign(dead)) } "."
+            a href=(address::dead_letter(tenant, dead, DeadKind::Inbox)) { (foreign(dead)) } "."
         }
     };
     note(of_state.tone, of_state.shape, &text, None)

@@ -19,6 +19,7 @@ use super::hour::{Changes, Course, changed, charts};
 use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::chart::sparkline;
+use crate::depth::Depth;
 use crate::frame::Verdict;
 use crate::icon::{self, Icon};
 use crate::live::{self, number};
@@ -56,30 +57,6 @@ pub struct Beside {
     pub inbox: Option<Part<InboxStats>>,
     /// None = the host keeps no streams.
     pub relays: Option<Part<Vec<RelayStatus>>>,
-}
-
-/// Depths of all tenants and transports that are shown.
-#[derive(Default)]
-struct Depth {
-    ready: u64,
-    leased: u64,
-    parked: u64,
-    scheduled: u64,
-    dead: u64,
-    oldest_ms: Option<u64>,
-}
-
-impl Depth {
-    fn of<'a>(rows: impl Iterator<Item = &'a OutboxStats>) -> Self {
-        rows.fold(Self::default(), |sum, row| Self {
-            ready: sum.ready + row.ready,
-            leased: sum.leased + row.leased,
-            parked: sum.parked + row.parked,
-            scheduled: sum.scheduled + row.scheduled,
-            dead: sum.dead + row.dead,
-            oldest_ms: sum.oldest_ms.max(row.oldest_ready_ms),
-        })
-    }
 }
 
 pub fn overview(view: &Overview, as_of: AsOf) -> Markup {

@@ -27,7 +27,7 @@ pub(super) async fn approvals(State(app): State<App>, visit: Visit) -> Response 
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
         let scope = visit.scope(list.tenant.as_deref(), "")?;
-        let mut asked = list.asked(&visit, scope.as_ref());
+        let mut asked = list.asked(&visit, &Ok(scope.clone()));
         asked.filter = condition("waiting_for", APPROVAL);
         let found = visit.part(asks(&app, &visit, scope.as_ref(), list.after.as_deref())).await;
         let found = found.map(|(items, next)| {

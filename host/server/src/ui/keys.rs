@@ -43,7 +43,7 @@ pub(super) async fn keys(State(app): State<App>, visit: Visit) -> Response {
         let KeysAsked { tenant, filter, after, .. } = asked;
         let list = ListAsked { tenant, filter, sort: String::new(), after };
         let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;
             let cursors = Cursors::of("idempotency on the page", scope.as_ref().map(Tenant::as_str), &list.filter);

@@ -34,20 +34,16 @@ pub(super) struct ListAsked {
 }
 
 impl ListAsked {
-    pub fn asked(&self, visit: &Visit, scope: Option<&Tenant>) -> Asked {
+    /// Where its tenant can't be told, it is asked for without one.
+    pub fn asked(&self, visit: &Visit, scope: &Result<Option<Tenant>, Problem>) -> Asked {
+        let named = |scope: &Option<Tenant>| visit.tenant_named(scope.as_ref(), self.tenant.as_deref());
         Asked {
             filter: self.filter.clone(),
-            tenant: visit.tenant_named(scope, self.tenant.as_deref()),
+            tenant: scope.as_ref().map(named).unwrap_or_default(),
             sort: self.sort.clone(),
             is_further: self.after.is_some(),
             may: visit.may(),
         }
-    }
-
-    /// What the list was asked for where its tenant can't be told.
-    pub fn unscoped(&self, visit: &Visit) -> Asked {
-        let (filter, sort) = (self.filter.clone(), self.sort.clone());
-        Asked { filter, tenant: String::new(), sort, is_further: self.after.is_some(), may: visit.may() }
     }
 }
 
@@ -72,7 +68,7 @@ pub(super) async fn messages(State(app): State<App>, visit: Visit) -> Response {
             false => ("messages", ListOrder::State),
         };
         let scope = visit.scope(list.tenant.as_deref(), &list.filter);
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;
             let cursors = Cursors::of(name, scope.as_ref().map(Tenant::as_str), &list.filter);
@@ -92,7 +88,7 @@ pub(super) async fn dead_letters(State(app): State<App>, visit: Visit) -> Respon
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
         let scope = visit.scope(list.tenant.as_deref(), &list.filter);
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope.clone()?;
             let cursors = Cursors::of("dead-letters", scope.as_ref().map(Tenant::as_str), &list.filter);
@@ -130,7 +126,7 @@ pub(super) async fn sagas(State(app): State<App>, visit: Visit) -> Response {
         let list: ListAsked = query(&visit.uri)?;
         // A filter of sagas has a grammar of its own, so the tenant is found without it.
         let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;
             let (filter, tenant) = visit.caller.sagas(scope.as_ref().map(Tenant::as_str), &list.filter)?;
@@ -157,7 +153,7 @@ pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
         let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = scope.as_ref().map_or_else(|_| list.unscoped(&visit), |scope| list.asked(&visit, scope.as_ref()));
+        let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;
             crate::caller::bounded(&list.filter)?;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use waybill_api::configuration::ReloadRefused;
 use waybill_api::dead_letters::DeadLetterView;
 use waybill_core::code::Code;
+use waybill_core::port::dead::DeadKind;
 use waybill_page::acts::{Act, Target};
 use waybill_page::address;
 use waybill_page::views::{Concerns, Many, Sample};
@@ -120,9 +121,6 @@ fn sample(one: Concerned) -> Sample {
 }
 
 fn dead_sample(dead: DeadLetterView) -> Sample {
-    let other = |tenant: &str, id: &str, kind: &str| {
-        address::with(address::MESSAGE, &[("tenant", tenant), ("id", id), ("kind", kind)])
-    };
     match dead {
         DeadLetterView::Message(message) => sample(Concerned::Message(message)),
         DeadLetterView::Saga(saga) => Sample {
@@ -133,14 +131,14 @@ fn dead_sample(dead: DeadLetterView) -> Sample {
             tenant: saga.tenant,
         },
         DeadLetterView::Inbox(inbox) => Sample {
-            address: other(&inbox.tenant, &inbox.id, "inbox"),
+            address: address::dead_letter(&inbox.tenant, &inbox.id, DeadKind::Inbox),
             what: inbox.subject,
             why: inbox.last_error,
             id: inbox.id,
             tenant: inbox.tenant,
         },
         DeadLetterView::Event(event) => Sample {
-            address: other(&event.tenant, &event.id, "event"),
+            address: address::dead_letter(&event.tenant, &event.id, DeadKind::Event),
             what: event.stream,
             why: event.last_error,
             id: event.id,
