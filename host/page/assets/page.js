@@ -78,15 +78,7 @@ const picked = () => {
   if (bar) { bar.hidden = !on.length; $('b', bar).textContent = `${on.length} picked` }
 }
 boxes.forEach((b, i) => b.addEventListener('click', e => { if (e.shiftKey && last >= 0) for (let k = Math.min(i, last); k <= Math.max(i, last); k++) boxes[k].checked = b.checked; last = i; picked() }))
-$('#none')?.addEventListener('click', () => { boxes.forEach(b => b.checked = false); picked(); boxes[0]?.focus() })
 if (boxes.length) picked()
-
-// Copying: from data-copy, never from what the eye sees (that may be shortened or have marks added).
-document.addEventListener('click', async e => {
-  const b = e.target.closest('[data-copy]'); if (!b) return
-  const text = b.dataset.copy || document.getElementById(b.dataset.from)?.textContent || ''
-  try { await navigator.clipboard.writeText(text); say('Copied') } catch { say('Copying was refused by the browser') }
-})
 
 // One cross-hair over all charts: the same minute everywhere, its values in the captions.
 const plots = $$('.plot')

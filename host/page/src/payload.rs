@@ -50,6 +50,9 @@ fn hex(bytes: &[u8]) -> String {
 
 /// JSON with lines and colours. `json` is JSON that was checked; anything else is shown as it came.
 pub fn readable(json: &str) -> Markup {
+    if json.len() > SHOWN_MAX {
+        return raw(json.as_bytes());
+    }
     let tokens = tokens(json);
     let mut page = Writer { out: String::with_capacity(json.len() * 2), depth: 0 };
     let mut open: Vec<bool> = Vec::new();

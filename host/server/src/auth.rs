@@ -25,12 +25,20 @@ pub struct Principal {
     pub roles: Vec<Role>,
     /// Streams that they may append to and read, besides what the roles give.
     pub streams: Vec<StreamRole>,
+    /// Hash of the token that they showed; none = nobody was asked for one.
+    pub(crate) token: Option<TokenHash>,
 }
 
 impl Principal {
     /// The caller of a host without `[[auth.token]]`, which listens on loopback only.
     pub fn local() -> Self {
-        Self { name: "local".to_owned(), tenants: Tenants::All, roles: vec![Role::Admin], streams: Vec::new() }
+        Self {
+            name: "local".to_owned(),
+            tenants: Tenants::All,
+            roles: vec![Role::Admin],
+            streams: Vec::new(),
+            token: None,
+        }
     }
 
     /// Whether it may do this; with streams, whether there may be one with which it may.
@@ -96,6 +104,15 @@ pub enum Tenants {
 }
 
 impl Tenants {
+    /// Whether all of others are among them.
+    fn include_all(&self, others: &Self) -> bool {
+        match (self, others) {
+            (Self::All, _) => true,
+            (Self::Only(_), Self::All) => false,
+            (Self::Only(_), Self::Only(others)) => others.iter().all(|tenant| self.include(tenant)),
+        }
+    }
+
     /// Whether a tenant is among them.
     pub fn include(&self, tenant: &Tenant) -> bool {
         match self {
@@ -247,7 +264,7 @@ impl StaticTokens {
                 return Err(refuse("another token has the same name or the same hash"));
             }
             let TokenRecord { name, tenants, roles, streams, .. } = record;
-            tokens.push((hash, Arc::new(Principal { name, tenants, roles, streams })));
+            tokens.push((hash, Arc::new(Principal { name, tenants, roles, streams, token: Some(hash) })));
         }
         Ok(Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)) })
     }
@@ -260,6 +277,12 @@ impl StaticTokens {
     /// The principal of a bearer token; none when it isn't valid. Called with every request: it doesn't block.
     pub fn authenticate(&self, token: &str) -> Option<Arc<Principal>> {
         self.of_hash(&hash_of(token))
+    }
+
+    /// What a principal who was let in before may do now; none = their token, or one of their tenants, was taken away since.
+    pub(crate) fn still(&self, principal: &Principal) -> Option<Arc<Principal>> {
+        let now = self.of_hash(principal.token.as_ref()?)?;
+        now.tenants.include_all(&principal.tenants).then_some(now)
     }
 
     /// The principal of the token with this hash, as long as it is in force.
@@ -307,6 +330,28 @@ mod tests {
     }
 
     #[test]
+    fn who_was_let_in_goes_by_the_tokens_of_now() {
+        let record = |sha256: &str, tenants: &[&str], roles: &[Role]| TokenRecord {
+            name: "reader".into(),
+            sha256: sha256.into(),
+            tenants: Tenants::Only(tenants.iter().map(|tenant| Tenant::new(*tenant).unwrap()).collect()),
+            roles: roles.to_vec(),
+            streams: Vec::new(),
+        };
+        let [token, other] = ["aa", "bb"].map(|byte| byte.repeat(32));
+        let of = |record: TokenRecord| StaticTokens::new(vec![record]).unwrap();
+        let tokens = of(record(&token, &["acme"], &[Role::Viewer]));
+        let let_in = tokens.of_hash(&[0xaa; 32]).unwrap();
+        tokens.put_in_force(&of(record(&token, &["acme", "beta"], &[Role::Operator])));
+        assert_eq!(tokens.still(&let_in).unwrap().roles, [Role::Operator]);
+        for gone in [record(&token, &["beta"], &[Role::Viewer]), record(&other, &["acme"], &[Role::Viewer])] {
+            tokens.put_in_force(&of(gone));
+            assert!(tokens.still(&let_in).is_none());
+        }
+        assert!(tokens.still(&Principal::local()).is_none());
+    }
+
+    #[test]
     fn a_token_is_known_by_its_hash() {
         let hash: [u8; 32] = Sha256::digest(b"sesame").into();
         assert_eq!(parse_hash(SESAME), Some(hash));
@@ -342,7 +387,8 @@ mod tests {
     #[test]
     fn what_concerns_everybody_needs_every_tenant() {
         let some = Tenants::Only(vec![Tenant::unnamed()]);
-        let admin = Principal { tenants: some, roles: vec![Role::Admin], streams: Vec::new(), name: "a".into() };
+        let admin =
+            Principal { tenants: some, roles: vec![Role::Admin], streams: Vec::new(), name: "a".into(), token: None };
         assert!(admin.may(Permission::Operate) && !admin.may(Permission::Manage) && !admin.may(Permission::Metrics));
         assert!(Principal::local().may(Permission::Manage));
     }

@@ -226,7 +226,13 @@ mod tests {
             ["*"] => Tenants::All,
             list => Tenants::Only(list.iter().map(|name| Tenant::new(name).unwrap()).collect()),
         };
-        Caller(Arc::new(Principal { name: "t".into(), tenants, roles: vec![Role::Admin], streams: Vec::new() }))
+        Caller(Arc::new(Principal {
+            name: "t".into(),
+            tenants,
+            roles: vec![Role::Admin],
+            streams: Vec::new(),
+            token: None,
+        }))
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     }
     // An answer of gRPC says by other means how it went.
     let status = answer.status();
-    let response = finish(answer, &id, uri.path(), template, is_grpc);
+    let response = finish(&app, answer, &id, uri.path(), template, is_grpc);
     let took = started.elapsed();
     tracing::debug!(request_id = id.to_str().unwrap_or("-"), %method, route = template, status = status.as_u16(), ?took, "answered");
     rule.series.request(&rule.template, &method, status, took);

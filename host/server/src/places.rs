@@ -173,7 +173,7 @@ mod tests {
     fn sharers(name: &str, tenants: Option<&[&str]>) -> Vec<Sharer> {
         let tenants = tenants
             .map_or(Tenants::All, |names| Tenants::Only(names.iter().map(|name| Tenant::new(name).unwrap()).collect()));
-        Sharer::of(&Principal { name: name.to_owned(), tenants, roles: Vec::new(), streams: Vec::new() })
+        Sharer::of(&Principal { name: name.to_owned(), tenants, roles: Vec::new(), streams: Vec::new(), token: None })
     }
 
     #[test]

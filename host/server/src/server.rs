@@ -93,7 +93,7 @@ impl Server {
         let (routes, api) = routes::all().split_for_parts();
         let rules = Rules::of(&api, parts.ui.is_some());
         let (name, tenants) = ("anonymous".to_owned(), Tenants::Only(Vec::new()));
-        let nobody = Principal { name, tenants, roles: Vec::new(), streams: Vec::new() };
+        let nobody = Principal { name, tenants, roles: Vec::new(), streams: Vec::new(), token: None };
         let app: App = Arc::new(Inner {
             waiters: Places::new(parts.limits.requests_max / WAITERS_SHARE),
             pausers: Places::new(parts.limits.requests_max / WAITERS_SHARE),

@@ -43,7 +43,8 @@ pub struct Page<T> {
 pub struct Counted<T> {
     /// Counts; at least so many when `since` is set.
     pub value: T,
-    /// The walk ended before the end: of what entered the order before this instant nothing was counted. None = all was.
+    /// The walk ended before the end: of what entered the order before this instant nothing was counted. None = all was. Received messages and
+    /// events are walked by their places: a walk among them that ended early has the instant of the count.
     pub since: Option<UnixMillis>,
 }
 

@@ -46,9 +46,12 @@ impl Counts {
     /// Those of a transport; none = of messages without a route.
     pub fn of(&self, transport: Option<&str>) -> Arc<TransportCounts> {
         let name = transport.unwrap_or(NO_ROUTE);
-        if let Some(known) = self.transports.read().get(name) {
+        let known = self.transports.read();
+        let is_full = known.len() >= TRANSPORTS_MAX;
+        if let Some(known) = known.get(name).or_else(|| known.get(NO_ROUTE).filter(|_| is_full)) {
             return Arc::clone(known);
         }
+        drop(known);
         let mut transports = self.transports.write();
         let is_known = transports.contains_key(name);
         let name = if is_known || transports.len() < TRANSPORTS_MAX { name } else { NO_ROUTE };

@@ -206,13 +206,14 @@ impl Outbox {
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |_| counted.value += 1).await?;
         }
+        let mut is_whole = true;
         if let Some(inbox) = self.inbox_for(filter) {
-            inbox.each_dead(filter, reads, |_, _| counted.value += 1).await?;
+            is_whole &= inbox.each_dead(filter, reads, |_, _| counted.value += 1).await?;
         }
         if let Some(streams) = self.streams_for(filter) {
-            streams.each_dead(filter, reads, |_| counted.value += 1).await?;
+            is_whole &= streams.each_dead(filter, reads, |_| counted.value += 1).await?;
         }
-        Ok(counted)
+        Ok(self.by_time(counted, is_whole))
     }
 
     /// What a bulk act on those that match would concern; bounded like the number.
@@ -230,13 +231,19 @@ impl Outbox {
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |dead| tally.add_saga(dead)).await?;
         }
+        let mut is_whole = true;
         if let Some(inbox) = self.inbox_for(filter) {
-            inbox.each_dead(filter, reads, |_, dead| tally.add_inbox(dead)).await?;
+            is_whole &= inbox.each_dead(filter, reads, |_, dead| tally.add_inbox(dead)).await?;
         }
         if let Some(streams) = self.streams_for(filter) {
-            streams.each_dead(filter, reads, |dead| tally.add_event(dead)).await?;
+            is_whole &= streams.each_dead(filter, reads, |dead| tally.add_event(dead)).await?;
         }
-        Ok(Counted { value: counted.value.plan(), since: counted.since })
+        Ok(self.by_time(Counted { value: counted.value.plan(), since: counted.since }, is_whole))
+    }
+
+    /// A count that ended before the end among received messages or events, which aren't read by time, holds of no instant before now.
+    fn by_time<T>(&self, counted: Counted<T>, is_whole: bool) -> Counted<T> {
+        Counted { since: if is_whole { counted.since } else { Some(self.now()) }, ..counted }
     }
 
     /// What matches, by tenant, code, error signature and kind; bounded like the number.
@@ -250,12 +257,14 @@ impl Outbox {
         if let Some(sagas) = self.sagas_for(filter) {
             sagas.each_dead(filter, |dead| groups.add_saga(dead)).await?;
         }
+        let mut is_whole = true;
         if let Some(inbox) = self.inbox_for(filter) {
-            inbox.each_dead(filter, DEAD_READS_MAX, |shard, dead| groups.add_inbox(shard, dead)).await?;
+            is_whole &= inbox.each_dead(filter, DEAD_READS_MAX, |shard, dead| groups.add_inbox(shard, dead)).await?;
         }
         if let Some(streams) = self.streams_for(filter) {
-            streams.each_dead(filter, DEAD_READS_MAX, |dead| groups.add_event(dead)).await?;
+            is_whole &= streams.each_dead(filter, DEAD_READS_MAX, |dead| groups.add_event(dead)).await?;
         }
-        Ok(Counted { value: groups.finish().into_iter().map(DeadGroupView::from).collect(), since })
+        let value = groups.finish().into_iter().map(DeadGroupView::from).collect();
+        Ok(self.by_time(Counted { value, since }, is_whole))
     }
 }

@@ -102,7 +102,8 @@ fn values(input: Option<&str>) -> Markup {
     let Some(json) = input else {
         return html! { p.q { "Its definition says nothing of what is asked." } };
     };
-    match payload::members(json) {
+    let members = (json.len() <= payload::SHOWN_MAX).then(|| payload::members(json)).flatten();
+    match members {
         Some(members) if !members.is_empty() => html! {
             dl.kv { @for (name, value) in members.iter().take(MEMBERS_MAX) { dt { (foreign(name)) } dd { (foreign(value)) } } }
             @if members.len() > MEMBERS_MAX { p.q { (members.len() - MEMBERS_MAX) " more values; the saga has all." } }

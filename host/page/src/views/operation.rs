@@ -7,7 +7,7 @@ use waybill_core::port::transact::{Operation, OperationState};
 
 use super::plan::place;
 use super::{Asked, Rows};
-use crate::acts::{Act, Form, May, Target, at_once, link, operation as operation_at};
+use crate::acts::{Act, Form, May, Target, Weight, at_once, link, operation as operation_at};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -209,8 +209,12 @@ pub struct Answer {
 pub fn answer(answer: &Answer, form: Option<&Form>, as_of: AsOf) -> Markup {
     let about = answer.act.about();
     let failed = answer.each.iter().filter(|(_, why)| why.is_some()).count();
-    let undo = about.undo.filter(|_| failed < answer.each.len() || answer.each.is_empty());
-    let undo = undo.zip(form).map(|(undo, form)| at_once(undo, &answer.target, form));
+    // What was so before, or was done to some only, is not for one press to take back.
+    let undo = about.undo.filter(|_| failed == 0 && !answer.is_unchanged);
+    let undo = undo.zip(form).map(|(undo, form)| match undo.about().weight {
+        Weight::Plain => at_once(undo, &answer.target, form),
+        _ => html! { a.btn href=(answer.target.address(undo)) { (undo.about().word) "…" } },
+    });
     let text = html! {
         b { (about.done) @if answer.is_unchanged { ": it was so already" } } " "
         @if answer.each.is_empty() { (about.on.nouns().0) " " span.mono { (foreign(&answer.target.id)) } }

@@ -180,7 +180,8 @@ mod tests {
     async fn a_tenant_has_a_share_of_the_memory_for_large_bodies_in_pieces_too() {
         let bodies = Places::new(100);
         let tenants = Tenants::Only(vec![Tenant::unnamed()]);
-        let principal = Principal { name: "one".to_owned(), tenants, roles: Vec::new(), streams: Vec::new() };
+        let principal =
+            Principal { name: "one".to_owned(), tenants, roles: Vec::new(), streams: Vec::new(), token: None };
         let pieces = |kib: usize| {
             let list =
                 (0..SMALL_BODY_BYTES / 1024 + kib).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1024])));

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use waybill_core::code::Code;
 
+use crate::app::App;
 use crate::approval::page::{self, AsPage};
 use crate::codes;
 use crate::grpc;
@@ -40,7 +41,14 @@ pub(crate) fn turned_away<B>(why: Problem, request: &http::Request<B>) -> Respon
 }
 
 /// Writes problems out, gives every answer its headers, logs what went wrong on our side.
-pub(super) fn finish(response: Response, id: &HeaderValue, path: &str, template: &str, is_grpc: bool) -> Response {
+pub(super) fn finish(
+    app: &App,
+    response: Response,
+    id: &HeaderValue,
+    path: &str,
+    template: &str,
+    is_grpc: bool,
+) -> Response {
     let status = response.status();
     let id_text = id.to_str().unwrap_or("-");
     let response = if status.is_client_error() || status.is_server_error() {
@@ -65,11 +73,11 @@ pub(super) fn finish(response: Response, id: &HeaderValue, path: &str, template:
                 if is_grpc {
                     grpc::status::of(&problem).into_http()
                 } else if is_approval {
-                    page::refused(&problem, id_text)
+                    page::refused(&problem, id_text, ui::environment(app))
                 } else if is_written {
                     response
                 } else if ui::is_of_page(template) {
-                    ui::bare(&problem, id_text)
+                    ui::bare(&problem, id_text, ui::environment(app))
                 } else {
                     problem.render(path, id_text, response.headers().clone())
                 }

@@ -103,7 +103,7 @@ async fn open(
     let has_token = !matches!(&what, Subscribed::Streams(names) if names.len() > CURSOR_STREAMS_MAX);
     let place = subscribe::place(app, &caller.0)?;
     let subscription = service(app)?.subscribe(SubscribeRequest { tenant, what, start, replay_events }).await?;
-    let reader = Reader::new(subscription, caller.0, app.draining.subscribe(), cutter, place);
+    let reader = Reader::new(subscription, caller.0, app.auth.clone(), app.draining.subscribe(), cutter, place);
     let sending = Sending { reader, ready: Vec::new().into_iter(), has_token, is_over: false };
     Ok(Answers { messages: stream::unfold(sending, Sending::next), bytes: 0 })
 }

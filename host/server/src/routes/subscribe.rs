@@ -57,7 +57,8 @@ pub(crate) async fn subscribe(
     let subscription = service(&app)?.subscribe(SubscribeRequest { tenant, what, start, replay_events: 0 }).await?;
     let cutter = request.extensions().get::<Cutter>().cloned();
     let mut answer =
-        Feed { reader: Reader::new(subscription, caller.0, draining, cutter, place), tells_start }.answer();
+        Feed { reader: Reader::new(subscription, caller.0, app.auth.clone(), draining, cutter, place), tells_start }
+            .answer();
     if let Some(page) = named_page(request.headers(), &app.cors_origins) {
         answer.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page.clone());
         answer.headers_mut().insert(header::VARY, HeaderValue::from_static("origin"));

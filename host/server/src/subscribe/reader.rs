@@ -9,7 +9,7 @@ use waybill_core::code::Code;
 use waybill_core::port::service::streams::{EventPiece, Subscription, SubscriptionEnd};
 use waybill_core::streams::access::StreamRight;
 
-use crate::auth::Principal;
+use crate::auth::{Principal, StaticTokens};
 use crate::places::Place;
 use crate::problem::{Problem, StreamHas};
 use crate::progress::Cutter;
@@ -18,6 +18,8 @@ pub(crate) struct Reader {
     subscription: Box<dyn Subscription>,
     /// Who reads: what they may not read is left out.
     principal: Arc<Principal>,
+    /// Who may read now; none = nobody is asked for a token.
+    tokens: Option<StaticTokens>,
     /// Becomes true when the host goes away.
     draining: watch::Receiver<bool>,
     _cut: Option<Watching>,
@@ -37,6 +39,7 @@ impl Reader {
     pub(crate) fn new(
         subscription: Box<dyn Subscription>,
         principal: Arc<Principal>,
+        tokens: Option<StaticTokens>,
         draining: watch::Receiver<bool>,
         cutter: Option<Cutter>,
         place: Place,
@@ -49,7 +52,7 @@ impl Reader {
             });
             Watching(watching.abort_handle())
         });
-        Self { subscription, principal, draining, _cut: cut, _place: place }
+        Self { subscription, principal, tokens, draining, _cut: cut, _place: place }
     }
 
     /// The next events, in order; perhaps none of those that came may be read. It may be dropped while it waits, and nothing is lost.
@@ -59,9 +62,18 @@ impl Reader {
             () = drained(&mut self.draining) => Err(going_away()),
             next = self.subscription.next() => {
                 let mut pieces = next.map_err(ended)?;
-                pieces.retain(|piece| self.principal.has(StreamRight::Read, &piece.stream.name));
+                let reader = self.reader().ok_or_else(let_out)?;
+                pieces.retain(|piece| reader.has(StreamRight::Read, &piece.stream.name));
                 Ok(pieces)
             }
+        }
+    }
+
+    /// Who reads, by the tokens that are in force now; none = their token was taken away. Nothing is told to them from then on.
+    fn reader(&self) -> Option<Arc<Principal>> {
+        match &self.tokens {
+            Some(tokens) => tokens.still(&self.principal),
+            None => Some(Arc::clone(&self.principal)),
         }
     }
 
@@ -101,6 +113,13 @@ impl From<Problem> for Ended {
         }
         Self { code: problem.code, detail: problem.detail, stream: problem.stream }
     }
+}
+
+fn let_out() -> Ended {
+    let detail =
+        "this subscription's token was taken away, or one of its tenants: subscribe anew with one that is in force"
+            .to_owned();
+    Ended { code: Code::AUTH_REQUIRED, detail, stream: None }
 }
 
 /// What is said to whoever is served until then.

@@ -5,6 +5,7 @@ use axum::response::Response;
 use waybill_api::saga_node::SagaNodeView;
 use waybill_api::sagas::SagaView;
 use waybill_core::ids::Tenant;
+use waybill_core::saga::error::SagaError;
 use waybill_core::saga::id::SagaId;
 use waybill_page::Markup;
 use waybill_page::address::{self, condition};
@@ -71,8 +72,11 @@ async fn asks(
     for saga in &found.items {
         let (Ok(tenant), Ok(id)) = (Tenant::new(&saga.tenant), SagaId::new(&saga.id)) else { continue };
         // What was decided since the list was read asks nobody any more.
-        let Ok(shown) = sagas::service(app)?.saga(&tenant, &id).await else { continue };
-        of_tree(&shown, &mut asks);
+        match sagas::service(app)?.saga(&tenant, &id).await {
+            Ok(shown) => of_tree(&shown, &mut asks),
+            Err(SagaError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok((asks, found.older))
 }

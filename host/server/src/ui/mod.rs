@@ -125,6 +125,11 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .layer(map_response_with_state(Arc::clone(app), below_path))
 }
 
+/// Which host this is, in its operator's words.
+pub(crate) fn environment(app: &App) -> Environment {
+    app.ui.as_ref().map(|ui| ui.environment.clone()).unwrap_or_default()
+}
+
 /// Whether a route, by its template, is the page's.
 pub(crate) fn is_of_page(template: &str) -> bool {
     template.strip_prefix(address::OVERVIEW).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

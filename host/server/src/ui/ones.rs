@@ -141,10 +141,12 @@ async fn found(app: &App, visit: &Visit) -> Result<String, Problem> {
         Err(problem) if matches!(problem.code.status(), 400 | 404) => {}
         Err(problem) => return Err(problem),
     }
-    if let (Some(sagas), Ok(id)) = (&app.sagas, SagaId::new(text))
-        && let Ok(saga) = sagas.saga(&tenant, &id).await
-    {
-        return Ok(address::saga(&saga.tenant, &saga.id));
+    if let (Some(sagas), Ok(id)) = (&app.sagas, SagaId::new(text)) {
+        match sagas.saga(&tenant, &id).await {
+            Ok(saga) => return Ok(address::saga(&saga.tenant, &saga.id)),
+            Err(SagaError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(filtered(&condition("key", text)))
 }

@@ -257,7 +257,9 @@ impl File {
                 self.text.push_str("\r\n");
             }
             Format::Jsonl => {
-                self.text.push_str(&item.to_string());
+                let columns =
+                    self.columns.iter().filter_map(|column| Some(((*column).to_owned(), item.get(column)?.clone())));
+                self.text.push_str(&Value::Object(columns.collect()).to_string());
                 self.text.push('\n');
             }
         }

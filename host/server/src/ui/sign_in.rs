@@ -67,16 +67,19 @@ pub(super) async fn sign_out(State(app): State<App>, request: Request) -> Respon
         let given = fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
         let session = app.auth.as_ref().zip(app.ui.as_ref());
         let session = session.and_then(|(auth, ui)| ui.sessions.of(&headers, auth, &app.encryption));
-        // Who isn't signed in is out already.
-        session.map_or(Ok(()), |session| may_post(&app, &headers, &uri, given, &session.form_token))
+        // Who isn't signed in is out already. A form of another site comes without the cookie, and takes none away.
+        let Some(session) = session else { return Ok(false) };
+        may_post(&app, &headers, &uri, given, &session.form_token).map(|()| true)
     });
-    if let Err(problem) = ended {
-        return refused(&app, &headers, &uri, "", problem, &id);
+    let mut response = see_other(address::SIGN_IN);
+    match ended {
+        Err(problem) => return refused(&app, &headers, &uri, "", problem, &id),
+        Ok(false) => return response,
+        Ok(true) => {}
     }
     if let Some(ui) = &app.ui {
         ui.sessions.end(&headers, &app.encryption);
     }
-    let mut response = see_other(address::SIGN_IN);
     if let Ok(cookie) = HeaderValue::from_str(&set_cookie(None, &app.encryption)) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

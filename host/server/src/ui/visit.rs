@@ -291,12 +291,12 @@ pub(super) fn written(mut page: Response, problem: Problem) -> Response {
 }
 
 /// A page around what the edge refuses: who looks isn't known there.
-pub(crate) fn bare(problem: &Problem, request_id: &str) -> Response {
+pub(crate) fn bare(problem: &Problem, request_id: &str, environment: Environment) -> Response {
     let frame = Frame {
         place: Place::None,
         as_of: AsOf(now()),
         version: String::new(),
-        environment: Environment::default(),
+        environment,
         who: Who::Nobody,
         verdict: Verdict::Unknown,
         tenants: Vec::new(),

@@ -1,5 +1,5 @@
 //! A few messages that a replay puts back first. It waits until their fates are known, and puts the rest back only when all of them are
-//! delivered. The shards tell in memory that they counted fates: only then the counts are read.
+//! delivered. The shards tell in memory that they counted fates: then the counts are read, and every few seconds.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,9 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::transact::OperationState;
 
 use super::run::{PAUSE, Progress};
+
+/// Pauses after which a waiting trial reads the fates although nothing was told: some seconds.
+const LOOKS_APART: u32 = 20;
 
 /// Goes on, or ends the operation with a state; with none the host drains. `is_last`: there is nothing more to put back.
 pub(super) async fn checkpoint(
@@ -45,7 +48,8 @@ pub(super) async fn checkpoint(
             progress.note().await?;
             is_noted = true;
         }
-        loop {
+        // Fates that another host counted are told to nobody here.
+        for _ in 0..LOOKS_APART {
             if stop.load(Ordering::Acquire) {
                 return Ok(ControlFlow::Break(Some(OperationState::Cancelled)));
             }

@@ -14,7 +14,7 @@ use waybill_page::address;
 use waybill_page::views::{Concerns, Many, Sample};
 
 use super::super::visit::Visit;
-use super::{Asked, many, read, request};
+use super::{Asked, many, permission, read, request};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::json::operations::{Concerned, DryRun};
@@ -27,7 +27,7 @@ pub(super) async fn concerns(app: &App, visit: &Visit, asked: &Asked) -> Concern
     match asked.act {
         _ if target.is_many() => {
             let found = async { many::planned(app, &visit.caller, asked).await.map(shown) };
-            Concerns::Many(visit.part(found).await)
+            Concerns::Many(visit.part_for(permission(asked.act.about().right), found).await)
         }
         _ if !target.picks.is_empty() => Concerns::Picked,
         Act::StreamPurge => Concerns::Facts(visit.part_for(Permission::Operate, stream(app, visit, target)).await),

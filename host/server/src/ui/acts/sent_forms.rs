@@ -32,10 +32,12 @@ pub(super) struct SentForm {
 }
 
 type Key = [u8; 32];
+/// What a form came to, for the press that did it and all that came meanwhile.
+type Ended = OnceCell<Result<Done, Problem>>;
 
 /// What became of the latest forms.
 #[derive(Default)]
-pub(crate) struct SentForms(Mutex<Kept>);
+pub(crate) struct SentForms(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
@@ -46,18 +48,27 @@ struct Kept {
 
 struct Form {
     address: String,
-    done: Arc<OnceCell<Done>>,
+    done: Arc<Ended>,
 }
 
 impl SentForms {
-    /// Does the work, unless it was done or is being done with this key. Work that fails may be asked for again.
+    /// Does the work, unless it was done or is being done with this key. Who comes while it is done hears what it came to, also that it
+    /// failed. What was refused may be asked for again; of what may have been done all the same, the key stays used up.
     pub(super) async fn run(
         &self,
         sent: &SentForm,
         work: impl Future<Output = Result<Done, Problem>> + Send + 'static,
     ) -> Result<Done, Problem> {
-        let cell = self.cell(sent)?;
-        let task = tokio::spawn(async move { cell.get_or_try_init(|| work).await.cloned() });
+        let (cell, kept, key) = (self.cell(sent)?, Arc::clone(&self.0), hash(&sent.owner, &sent.key));
+        let task = tokio::spawn(async move {
+            // In a task of its own, so that a panic, too, is what it came to.
+            let ended = async { tokio::spawn(work).await.unwrap_or_else(|ended| Err(Problem::internal(ended))) };
+            let ended = cell.get_or_init(|| ended).await.clone();
+            if ended.as_ref().is_err_and(was_refused) {
+                kept.lock().forget(&key, &cell);
+            }
+            ended
+        });
         task.await.unwrap_or_else(|ended| Err(Problem::internal(ended)))
     }
 
@@ -65,12 +76,12 @@ impl SentForms {
     pub(super) fn said(&self, owner: &str, key: &str) -> Option<Arc<Answer>> {
         let kept = self.0.lock();
         match kept.forms.get(&hash(owner, key))?.done.get()? {
-            Done::Said(answer) => Some(Arc::clone(answer)),
-            Done::Operation(_) => None,
+            Ok(Done::Said(answer)) => Some(Arc::clone(answer)),
+            Ok(Done::Operation(_)) | Err(_) => None,
         }
     }
 
-    fn cell(&self, sent: &SentForm) -> Result<Arc<OnceCell<Done>>, Problem> {
+    fn cell(&self, sent: &SentForm) -> Result<Arc<Ended>, Problem> {
         let key = hash(&sent.owner, &sent.key);
         let mut kept = self.0.lock();
         if let Some(form) = kept.forms.get(&key) {
@@ -79,16 +90,37 @@ impl SentForms {
             }
             return Ok(Arc::clone(&form.done));
         }
-        if kept.order.len() >= FORMS_SENT_MAX
-            && let Some(oldest) = kept.order.pop_front()
-        {
-            kept.forms.remove(&oldest);
+        if kept.order.len() >= FORMS_SENT_MAX {
+            kept.drop_one();
         }
         let done = Arc::new(OnceCell::new());
         kept.order.push_back(key);
         kept.forms.insert(key, Form { address: sent.address.clone(), done: Arc::clone(&done) });
         Ok(done)
     }
+}
+
+impl Kept {
+    /// Drops the oldest that is over; while all are worked on, the oldest.
+    fn drop_one(&mut self) {
+        let is_over = |key: &Key| self.forms.get(key).is_none_or(|form| form.done.initialized());
+        let at = self.order.iter().position(is_over).unwrap_or(0);
+        if let Some(key) = self.order.remove(at) {
+            self.forms.remove(&key);
+        }
+    }
+
+    fn forget(&mut self, key: &Key, done: &Arc<Ended>) {
+        if self.forms.get(key).is_some_and(|form| Arc::ptr_eq(&form.done, done)) {
+            self.forms.remove(key);
+            self.order.retain(|other| other != key);
+        }
+    }
+}
+
+/// Nothing was done, without a doubt.
+fn was_refused(problem: &Problem) -> bool {
+    problem.code.status() < 500 && !problem.code.retryable()
 }
 
 fn hash(owner: &str, key: &str) -> Key {
@@ -125,6 +157,37 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 3, "another session's key is another");
         let elsewhere = SentForm { address: "/ui/plan?act=saga-kill".into(), ..sent("a", "1") };
         assert!(once.run(&elsewhere, work(false)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_second_press_hears_that_the_first_may_have_done_it_and_does_nothing() {
+        let (once, count) = (SentForms::default(), Arc::new(AtomicU32::new(0)));
+        let work = || {
+            let count = Arc::clone(&count);
+            async move {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                Err(Problem::internal("the store didn't answer"))
+            }
+        };
+        let form = sent("a", "1");
+        let (first, second) = tokio::join!(once.run(&form, work()), once.run(&form, work()));
+        assert!(first.is_err() && second.is_err());
+        assert!(once.run(&form, work()).await.is_err(), "a later press, too");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        let panics = once.run(&sent("a", "2"), async { panic!("it broke") });
+        assert!(panics.await.is_err_and(|problem| problem.code.status() == 500));
+    }
+
+    #[tokio::test]
+    async fn a_form_that_is_worked_on_is_kept_for_those_that_are_over() {
+        let once = SentForms::default();
+        let at_work = once.cell(&sent("a", "first")).unwrap();
+        for number in 0..FORMS_SENT_MAX {
+            let over = once.cell(&sent("a", &number.to_string())).unwrap();
+            over.set(Ok(Done::Operation("op".into()))).ok().unwrap();
+        }
+        assert!(Arc::ptr_eq(&at_work, &once.cell(&sent("a", "first")).unwrap()));
     }
 
     #[tokio::test]
