@@ -370,6 +370,8 @@ async fn behind_a_proxy_with_a_path_of_its_own_every_way_leads_through_it() {
     let bare = send(&router, with(get("/"), "accept", "text/html")).await;
     assert_eq!(bare.header("location"), "/ops/ui");
     let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    let nothing = send(&router, as_signed_in("/ui/nothing", &cookie)).await;
+    assert!(nothing.status == 404 && !nothing.text.contains("=\"/ui"), "{}", nothing.text);
     for path in VIEWS {
         let page = send(&router, as_signed_in(path, &cookie)).await.text;
         assert!(!page.contains("href=\"/ui") && page.contains("data-source=\"/ops/ui/live"), "{path}: {page}");

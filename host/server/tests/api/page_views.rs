@@ -261,6 +261,7 @@ async fn a_list_is_saved_as_csv_and_as_json_lines() {
     let file = api.get("/ui/save?list=messages&as=jsonl").await;
     let ids: Vec<serde_json::Value> = file.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(ids.len() == 2 && ids.iter().all(|row| row["tenant"] == "acme"), "{}", file.text);
+    assert!(ids.iter().all(|row| row.get("headers").is_none()), "what the page hides stays hidden: {}", file.text);
     for list in ["dead-letters", "sagas", "inbox", "idempotency", "audit"] {
         for format in ["csv", "jsonl"] {
             let file = api.get(&format!("/ui/save?list={list}&as={format}")).await;

@@ -175,7 +175,8 @@ mod tests {
         assert!(first.is_err() && second.is_err());
         assert!(once.run(&form, work()).await.is_err(), "a later press, too");
         assert_eq!(count.load(Ordering::Relaxed), 1);
-        let panics = once.run(&sent("a", "2"), async { panic!("it broke") });
+        let other = sent("a", "2");
+        let panics = once.run(&other, async { panic!("it broke") });
         assert!(panics.await.is_err_and(|problem| problem.code.status() == 500));
     }
 
