@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::build::build;
+
 /// The package and program that runs real hosts.
 pub(crate) const TRIALS: &str = "waybill-trials";
 
@@ -98,7 +100,8 @@ impl Repository {
     /// Builds the binary as the product, the tests and the demo use it, and the trials with it: together, so that what both
     /// depend on is compiled once.
     pub fn build_binary(&self) -> Result<PathBuf> {
-        run(&mut self.cargo(["build", "--release", "--locked", "--package", "waybill", "--package", TRIALS]))?;
+        let mut command = self.cargo(["build", "--release", "--locked", "--package", "waybill", "--package", TRIALS]);
+        build(self, &mut command, &mut |_| ())?;
         self.built_binary()
     }
 }

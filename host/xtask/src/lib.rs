@@ -1,5 +1,6 @@
 //! What `cargo xtask` does, and what `trials` shares with it: cargo, the set-up of the toolchain, stages.
 
+pub mod build;
 pub mod cargo;
 pub mod dist;
 pub mod features;

@@ -103,7 +103,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let host = Workspace::host(&repository);
     let suites = match built {
         Some(_) if stages.run("installing brokers and tools", async { set_up(&repository) }).await.is_some() => {
-            stages.run("building the tests", async { host.build() }).await
+            stages.run("building the tests", async { host.build(&repository) }).await
         }
         _ => None,
     };
@@ -128,7 +128,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             stages.run("tests in documentation", documentation::run(&repository, &mut counts)).await;
             let guests = Workspace::plugins(&repository);
             let plugins = async {
-                let jobs = arguments.jobs(&guests.build()?)?;
+                let jobs = arguments.jobs(&guests.build(&repository)?)?;
                 side_by_side::run(&binary, at_once, jobs, &mut counts, &mut times).await
             };
             stages.run("native tests of the plugins", plugins).await;

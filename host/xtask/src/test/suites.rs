@@ -3,13 +3,13 @@
 //! They are run directly instead of by `cargo test`, so that they run side by side, progress can be shown, a suite that runs
 //! nothing is noticed, and one that hangs is ended.
 
-use std::io::{BufRead, BufReader};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::build::build;
 use crate::cargo::{Repository, shown};
 
 /// A cargo workspace with tests.
@@ -46,21 +46,13 @@ impl Workspace {
     }
 
     /// Builds its tests and answers the programs.
-    pub fn build(&self) -> Result<Vec<Suite>> {
+    pub fn build(&self, repository: &Repository) -> Result<Vec<Suite>> {
         let mut command = crate::cargo::cargo();
         command.current_dir(&self.root).args(&self.arguments).arg("--message-format=json-render-diagnostics");
-        let mut cargo =
-            command.stdout(Stdio::piped()).spawn().with_context(|| format!("starting {}", shown(&command)))?;
-        let mut suites = Vec::new();
-        if let Some(output) = cargo.stdout.take() {
-            for line in BufReader::new(output).lines() {
-                suites.extend(suite_in(&line.context("reading what cargo says")?));
-            }
-        }
-        let status = cargo.wait().context("waiting for cargo")?;
-        if !status.success() {
-            bail!("{} ended with {status}", shown(&command));
-        }
+        let mut found = BTreeMap::new();
+        let mut add = |suite: Suite| found.insert(suite.program.clone(), suite);
+        build(repository, &mut command, &mut |line| _ = suite_in(line).map(&mut add))?;
+        let mut suites: Vec<_> = found.into_values().collect();
         if suites.is_empty() {
             bail!("{} built no test program", shown(&command));
         }
