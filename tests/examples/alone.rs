@@ -32,6 +32,7 @@ use waybill_core::topic::Topic;
 use waybill_engine::{Engine, EngineConfig, Stores, SystemClock};
 use waybill_sandbox::{EndpointSpec, PluginSource, Sandbox, SandboxOptions, WasmTransport, World};
 use waybill_store::{StoreConfig, SurrealStore};
+use waybill_testkit::brokers::{ALL, Broker};
 use waybill_testkit::conformance::samples::{self, Owner, SHARD, seq};
 use waybill_testkit::load::usage;
 
@@ -57,11 +58,12 @@ async fn main() {
         "boundary" => drive(noop().await, messages, BATCH).await,
         "segments" => segments(rounds, arguments.get(2).expect("a folder")).await,
         "keys" => keys(messages, arguments.get(2).expect("a folder")).await,
-        name if waybill_bundled::find(name).is_some() => {
+        name => {
+            let broker = ALL.iter().find(|broker| broker.name == name);
+            let broker = broker.unwrap_or_else(|| panic!("there is no part `{name}`"));
             let window = arguments.get(3).and_then(|text| text.parse().ok()).expect("a window");
-            broker(name, arguments.get(2).expect("a URL"), window, messages).await
+            publish(broker, arguments.get(2).expect("a URL"), window, messages).await
         }
-        other => panic!("there is no part `{other}`"),
     };
     let peak = usage(std::process::id()).unwrap().resident_peak;
     println!(
@@ -80,18 +82,18 @@ async fn noop() -> Arc<WasmTransport> {
     transport("noop", EndpointSettings::new("noop")).await
 }
 
-async fn broker(name: &str, url: &str, window: u64, messages: u64) -> (Duration, Duration) {
+async fn publish(broker: &Broker, url: &str, window: u64, messages: u64) -> (Duration, Duration) {
     let peer = format!("tcp://{}", url.split_once("://").expect("a scheme").1);
     let mut config = json!({ "servers": [url], "connections": 1, "window": window });
-    if name == "pulsar" {
-        // As its own client does it: entries hold messages of many keys.
-        config["batching"] = json!("partition");
+    for (setting, value) in broker.settings() {
+        config[*setting] = json!(value);
     }
-    let settings =
-        EndpointSettings { config, grants: Grants::none().allow([peer.as_str()]), ..EndpointSettings::new(name) };
-    let transport = transport(name, settings).await;
-    // The window slides: a call has more than it takes at once.
-    drive(transport, messages, (window * 2).max(BATCH)).await
+    let settings = EndpointSettings {
+        config,
+        grants: Grants::none().allow([peer.as_str()]),
+        ..EndpointSettings::new(broker.name)
+    };
+    drive(transport(broker.name, settings).await, messages, broker.batch().max(BATCH)).await
 }
 
 async fn transport(name: &str, settings: EndpointSettings) -> Arc<WasmTransport> {

@@ -25,6 +25,19 @@ pub struct Broker {
     pub start: fn() -> Starting,
 }
 
+impl Broker {
+    /// Messages of one call while its transport is measured: more than the window takes at once, so that it slides.
+    pub fn batch(&self) -> u64 {
+        u64::from(self.window) * 2
+    }
+
+    /// Settings of its transport that give it the entries that its own client sends.
+    pub fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        // An entry holds messages of many keys.
+        if self.name == "pulsar" { &[("batching", "partition")] } else { &[] }
+    }
+}
+
 /// A server on its way to running.
 pub type Starting = BoxFuture<'static, io::Result<Box<dyn Measured>>>;
 

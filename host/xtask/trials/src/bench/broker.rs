@@ -63,14 +63,17 @@ async fn check(server: &mut dyn Measured, messages: u64) -> Result<()> {
     Ok(())
 }
 
-/// Through a host: enqueued over the API, committed, published, settled.
+/// Through a host: enqueued over the API, committed, published, settled; in calls and entries as the component by itself has them.
 async fn through(bench: &Bench, broker: &Broker, messages: u64) -> Result<Figure> {
     let mut server = start(broker).await?;
     let (url, name) = (server.url(), broker.name);
+    let batch = broker.batch().max(BATCH);
     let (_, peer) = url.split_once("://").context("the server's URL has no scheme")?;
+    let settings: String =
+        broker.settings().iter().map(|(setting, value)| format!(", {setting} = \"{value}\"")).collect();
     let config = format!(
-        "[transport.{name}]\nplugin = \"{name}\"\nconfig = {{ servers = [\"{url}\"] }}\nallow = {{ net = [\"tcp://{peer}\"] }}\n\
-         [[route]]\nmatch = \"bus:orders.**\"\ntransport = \"{name}\"\n"
+        "[transport.{name}]\nplugin = \"{name}\"\nconfig = {{ servers = [\"{url}\"]{settings} }}\n\
+         allow = {{ net = [\"tcp://{peer}\"] }}\nmax_batch = {batch}\n[[route]]\nmatch = \"bus:orders.**\"\ntransport = \"{name}\"\n"
     );
     let mut host = host::Measured::start(bench, &config).await?;
     let bodies = batches(&Plan::new(format!("bus:{DESTINATION}")), 0, messages, BATCH);
