@@ -14,6 +14,8 @@ mod idempotency;
 mod inbound;
 mod kill;
 mod monitoring;
+#[cfg(target_os = "linux")]
+mod package;
 mod page_browser;
 mod participants;
 mod payload_dedup;

@@ -22,6 +22,7 @@ mod idempotency;
 mod inbox;
 mod json;
 mod lists;
+mod man;
 mod message;
 mod nothing;
 mod operation;
@@ -132,6 +133,8 @@ pub enum Command {
     Doctor(doctor::Doctor),
     /// Write a completion script for a shell
     Completions(completions::Completions),
+    /// Write the manual pages into a folder
+    Man(man::Man),
     /// Version of this binary, its plugin contract and its parts
     #[command(after_help = "Examples:\n  waybill version\n  waybill version -o json")]
     Version,
@@ -176,6 +179,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Changes(args) => changes::run(&args, &mut Context::new(global, term)?).await,
         Command::Doctor(args) => doctor::run(&args, global.format(), term).await,
         Command::Completions(args) => completions::run(&args, term),
+        Command::Man(args) => man::run(&args, term),
         Command::Version => version::run(global.format(), term),
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod compose;
 mod inbound;
 mod reload;
+mod service_manager;
 mod signals;
 mod steps;
 mod telemetry;
@@ -48,6 +49,14 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for tasks that don't end by themselves when the runtime is taken down.
 const RUNTIME_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for all that comes after the drain.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(
+    CONNECTIONS_TIMEOUT.as_secs()
+        + WATCH_TIMEOUT.as_secs()
+        + PARTICIPANTS_TIMEOUT.as_secs()
+        + CLOSE_TIMEOUT.as_secs()
+        + RUNTIME_TIMEOUT.as_secs(),
+);
 /// How often readiness is looked at for the log until the host is ready.
 const READY_POLL: Duration = Duration::from_millis(50);
 
@@ -231,6 +240,7 @@ async fn reload_when_asked(reloader: Reloader, config: Config, hangups: Arc<Mute
 async fn shutdown(mut signals: Signals, engine: Arc<Engine>, timeout: Duration) {
     signals.end().await;
     tracing::info!(timeout = %humantime::format_duration(timeout), "draining: nothing new is taken; a second signal ends at once");
+    service_manager::stopping(timeout + ENDING_TIMEOUT);
     engine.begin_drain();
     tokio::select! {
         orderly = engine.drain(timeout) => {
@@ -251,6 +261,7 @@ async fn shutdown(mut signals: Signals, engine: Arc<Engine>, timeout: Duration) 
 fn announce(url: &str, config: &Config, term: &mut Term) -> Result<(), CliError> {
     term.line(&format!("listening on {url}"))?;
     term.out.flush().map_err(CliError::io("writing the address"))?;
+    service_manager::serving(url);
     let file = config.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
     let preview = if matches!(config.store.kind, StoreKind::Server) { " (preview)" } else { "" };
     tracing::info!(url, config = %file, store = %format!("{}{preview}", config.store.url), "started");
@@ -279,11 +290,13 @@ async fn log_ready(engine: Arc<Engine>) {
             .collect();
         if failing.is_empty() {
             tracing::info!("ready");
+            service_manager::state("ready");
             return;
         }
         let now = failing.join("; ");
         if now != told {
             tracing::info!(waiting_for = %now, "not ready yet");
+            service_manager::state(&format!("not ready yet: {now}"));
             told = now;
         }
         tokio::time::sleep(READY_POLL).await;

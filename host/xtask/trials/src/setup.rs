@@ -37,6 +37,8 @@ pub async fn for_tests() -> Result<()> {
     if cfg!(target_os = "linux") {
         // Holds up the syncs of a host.
         program("strace", "strace")?;
+        // Reads the service that the package brings.
+        program("systemd-analyze", "systemd")?;
     }
     // Subscribes as pages do.
     if waybill_testkit::browser::find_browser().is_none() {

@@ -1,0 +1,134 @@
+//! What `cargo xtask dist` gives away: the package's files, modes and service, and the binary in it, run from where it was unpacked.
+//! And what the host tells the service manager that started it.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use waybill_testkit::process::{Host, Launch, binary};
+
+/// Far longer than anything here takes: a broken host must not hang the suite.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Of 10; what systemd itself calls "OK" is below 4.
+const EXPOSURE_MAX_TENTHS: &str = "20";
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} ended with {}: {said}", output.status);
+    output
+}
+
+fn text(command: &mut Command) -> String {
+    String::from_utf8(run(command).stdout).unwrap()
+}
+
+fn package(folder: &Path) -> PathBuf {
+    let waybill = binary().unwrap();
+    let xtask = waybill.with_file_name("xtask");
+    assert!(xtask.is_file(), "there is no {}: run the tests by `cargo xtask test`", xtask.display());
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    run(Command::new(xtask).arg("dist").current_dir(workspace).env("WAYBILL_BIN", waybill).env("WAYBILL_DIST", folder));
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|file| file.extension().is_some_and(|extension| extension == "deb")).unwrap()
+}
+
+#[test]
+fn the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = package(folder.path());
+    run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(folder.path()));
+    let binaries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = binaries.map(|name| name.into_string().unwrap()).collect();
+    assert!(names.iter().any(|name| name.contains("-glibc2.") && !name.ends_with(".debug")), "{names:?}");
+
+    // No root is needed for this; who installs it as root gets the same files.
+    let root = folder.path().join("root");
+    run(Command::new("dpkg-deb").arg("-x").args([&package, &root]));
+    let waybill = root.join("usr/bin/waybill");
+    assert_eq!(std::fs::metadata(&waybill).unwrap().permissions().mode() & 0o777, 0o755);
+    let version = text(Command::new(&waybill).arg("version"));
+    assert!(
+        version.contains(&text(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version")).trim()),
+        "{version}"
+    );
+    run(Command::new(&waybill).args(["config", "check", "--config"]).arg(root.join("etc/waybill/waybill.toml")));
+    let listing = text(Command::new("dpkg-deb").arg("-c").arg(&package));
+    assert!(listing.lines().all(|line| line.contains(" root/root ")), "{listing}");
+    for file in [
+        "usr/share/man/man1/waybill.1.gz",
+        "usr/share/man/man1/waybill-dead-replay.1.gz",
+        "usr/share/bash-completion/completions/waybill",
+        "usr/share/doc/waybill/copyright",
+    ] {
+        assert!(root.join(file).is_file(), "{file} is missing in\n{listing}");
+    }
+    let page = text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/waybill-send.1.gz")));
+    assert!(page.contains("--topic") || page.contains("\\-\\-topic"), "{page}");
+    let control = text(Command::new("dpkg-deb").args(["-I"]).arg(&package).arg("conffiles"));
+    assert_eq!(control.trim(), "/etc/waybill/waybill.toml");
+    for script in ["postinst", "prerm", "postrm"] {
+        let script = text(Command::new("dpkg-deb").arg("-I").arg(&package).arg(script));
+        run(Command::new("sh").args(["-n", "-c", &script]));
+    }
+
+    // The units that it refers to are the system's.
+    let units = root.join("lib/systemd/system");
+    run(Command::new("cp").args(["-rn", "/lib/systemd/system/."]).arg(&units));
+    let within = format!("--root={}", root.display());
+    let verified = run(Command::new("systemd-analyze").args(["verify", "--man=no", &within, "waybill.service"]));
+    assert_eq!(String::from_utf8_lossy(&verified.stderr), "");
+    let threshold = format!("--threshold={EXPOSURE_MAX_TENTHS}");
+    let exposure = text(Command::new("systemd-analyze").args([
+        "security",
+        "--offline=true",
+        &threshold,
+        &within,
+        "waybill.service",
+    ]));
+    println!("{}", exposure.trim().lines().last().unwrap_or_default());
+}
+
+/// Messages that come until one has this line.
+fn until(socket: &UnixDatagram, line: &str) -> Vec<String> {
+    let (began, mut lines) = (Instant::now(), Vec::new());
+    let mut buffer = [0; 4_096];
+    while began.elapsed() < PATIENCE {
+        match socket.recv(&mut buffer) {
+            Ok(length) => lines.extend(String::from_utf8_lossy(&buffer[..length]).lines().map(str::to_owned)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if lines.iter().any(|said| said == line) {
+            return lines;
+        }
+    }
+    panic!("`{line}` didn't come; {lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_manager_hears_that_the_host_serves_and_how_long_it_drains() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&place).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let config = "[store]\nurl = \"surrealkv://./data\"\n[server]\nlisten = \"127.0.0.1:0\"\ndrain_timeout = \"7s\"\n\
+                  [plugins]\ncache = \"./cache\"\n";
+    let mut launch = Launch::prepare(binary().unwrap(), dir.path(), config).unwrap();
+    launch.environment = vec![("NOTIFY_SOCKET", place.into_os_string())];
+    let (host, api) = Host::ready(&launch).await.unwrap();
+    let said = until(&socket, "STATUS=ready");
+    let listening = format!("STATUS=listening on {}", api.base());
+    let (ready, status) =
+        (said.iter().position(|line| line == "READY=1"), said.iter().position(|line| *line == listening));
+    assert!(ready.is_some() && status.is_some(), "{said:?}");
+    let status = host.terminate(PATIENCE).await.unwrap();
+    assert!(status.success(), "{status}");
+    let said = until(&socket, "STATUS=draining");
+    assert!(said.contains(&"STOPPING=1".to_owned()), "{said:?}");
+    let extended = said.iter().find_map(|line| line.strip_prefix("EXTEND_TIMEOUT_USEC=")).unwrap();
+    assert!(extended.parse::<u64>().unwrap() > 7_000_000, "{extended}");
+}
