@@ -159,7 +159,7 @@ impl Act {
                 Input::Needed | Input::Offered if text.is_empty() => add(entry.flag, &entry.title.to_uppercase()),
                 Input::Switch => {}
                 Input::Lines if entry.name == "payload" && is_raw => add("--raw --file", "FILE"),
-                Input::Lines if entry.name == "payload" && original.is_none() => add(entry.flag, &text),
+                Input::Lines if entry.name == "payload" && text.is_empty() => add(entry.flag, "JSON"),
                 Input::Headers => {
                     text.lines().filter(|line| !line.is_empty()).for_each(|header| add(entry.flag, header));
                     let kept = original.map(|original| original.hidden_headers.as_slice()).unwrap_or_default();
