@@ -2,13 +2,15 @@
 //!
 //! Nothing is done by a link. A link leads to a plan, whose address names the act and its target; the plan's form does it.
 
+mod command;
+mod entries;
 mod form;
 mod table;
 mod target;
 
 use crate::address;
-use crate::parts::quoted;
 
+pub use entries::{AS_TEXT, Entry, Input};
 pub(crate) use form::hidden;
 pub use form::{Form, at_once, link, links};
 pub use target::{Pick, Target};
@@ -20,13 +22,17 @@ pub const TYPED_ABOVE: u64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Act {
     DeadReplay,
+    /// Sends an edited copy.
+    DeadEdit,
     DeadQuarantine,
     DeadPurge,
+    MessageSend,
     MessageCancel,
     MessageReschedule,
     TransportPause,
     TransportResume,
     TransportProbe,
+    SagaStart,
     SagaPause,
     SagaResume,
     SagaCancel,
@@ -46,6 +52,7 @@ pub enum Act {
     RelayPause,
     RelayResume,
     RelaySeek,
+    StreamAppend,
     StreamPurge,
     KeyRelease,
     OperationCancel,
@@ -56,6 +63,8 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
     Send,
+    /// To streams: to which, is asked with each.
+    Append,
     Operate,
     /// It concerns all tenants.
     Manage,
@@ -66,6 +75,7 @@ impl Right {
     pub fn roles(self) -> &'static str {
         match self {
             Self::Send => "sender, transactor or admin",
+            Self::Append => "sender, transactor or admin, or append:PATTERN",
             Self::Operate => "operator or admin",
             Self::Manage => "admin for all tenants",
         }
@@ -76,6 +86,7 @@ impl Right {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct May {
     pub send: bool,
+    pub append: bool,
     pub operate: bool,
     pub manage: bool,
     /// This host's page only shows, whoever looks.
@@ -86,6 +97,7 @@ impl May {
     pub fn has(self, right: Right) -> bool {
         let is_granted = match right {
             Right::Send => self.send,
+            Right::Append => self.append,
             Right::Operate => self.operate,
             Right::Manage => self.manage,
         };
@@ -150,6 +162,8 @@ pub enum Reach {
     Any,
     /// All that a filter takes.
     Many,
+    /// Something new, which is written first.
+    New,
 }
 
 /// What it costs to have done it by mistake.
@@ -213,15 +227,18 @@ pub struct About {
 }
 
 impl Act {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 34] = [
         Self::DeadReplay,
+        Self::DeadEdit,
         Self::DeadQuarantine,
         Self::DeadPurge,
+        Self::MessageSend,
         Self::MessageCancel,
         Self::MessageReschedule,
         Self::TransportPause,
         Self::TransportResume,
         Self::TransportProbe,
+        Self::SagaStart,
         Self::SagaPause,
         Self::SagaResume,
         Self::SagaCancel,
@@ -240,6 +257,7 @@ impl Act {
         Self::RelayPause,
         Self::RelayResume,
         Self::RelaySeek,
+        Self::StreamAppend,
         Self::StreamPurge,
         Self::KeyRelease,
         Self::OperationCancel,
@@ -262,60 +280,6 @@ impl Act {
             Some(matched) => (is_final || matched > TYPED_ABOVE).then(|| matched.to_string()),
             None => is_final.then(|| target.id.clone()),
         }
-    }
-
-    /// The same in a terminal. Of many with what a plan counted until when, which is acted on exactly.
-    pub fn command(self, target: &Target, planned: Option<(&str, u64)>) -> String {
-        let about = self.about();
-        let mut line = format!("waybill {}", about.verb);
-        let mut add = |flag: &str, value: &str| {
-            if !value.is_empty() {
-                line.push_str(&format!(" {flag}{}", quoted(value)));
-            }
-        };
-        let ids = target.picks.iter().map(|pick| pick.id.as_str());
-        match self {
-            Self::RelaySeek => {
-                add("", &target.id);
-                add("", if target.stream.is_empty() { "STREAM" } else { &target.stream });
-                add("--to ", "latest");
-            }
-            Self::RowsReplay => {
-                add("--table ", &target.id);
-                add("", "KEY");
-            }
-            Self::SagaSignal => {
-                add("", &target.id);
-                add("", "NAME");
-            }
-            _ if target.is_many() => add("--filter ", &target.filter),
-            _ => {
-                add("", &target.id);
-                ids.for_each(|id| add("", id));
-            }
-        }
-        if about.fields.contains(&Field::StepNeeded) {
-            add("--step ", if target.step.is_empty() { "STEP" } else { &target.step });
-        }
-        if about.on.has_tenant() || self == Self::RelaySeek {
-            let of_picks = target.picks.first().map_or("", |pick| pick.tenant.as_str());
-            add("--tenant ", if target.tenant.is_empty() { of_picks } else { &target.tenant });
-        }
-        if about.on == On::DeadLetter && !target.is_many() {
-            add("--kind ", &target.kind);
-        }
-        if let Some((before, count)) = planned {
-            add("--before ", before);
-            add("--expect-count ", &count.to_string());
-        }
-        if self == Self::MessageReschedule {
-            add("--in ", "0s");
-        }
-        let takes_reason = about.fields.iter().any(|field| matches!(field, Field::Reason | Field::ReasonNeeded));
-        if takes_reason {
-            line.push_str(if self == Self::DeadQuarantine { " --note '…'" } else { " --reason '…'" });
-        }
-        line
     }
 }
 
@@ -345,20 +309,5 @@ mod tests {
         assert_eq!(Act::DeadReplay.typed(&many, Some(1_000)), None);
         assert_eq!(Act::DeadReplay.typed(&many, Some(1_001)).as_deref(), Some("1001"));
         assert_eq!(Act::TransportPause.typed(&Target::named("bus"), None), None);
-    }
-
-    #[test]
-    fn the_line_for_a_terminal_names_target_and_plan() {
-        let many = Target::matching("acme", "code=HTTP.* age>1h");
-        let planned = Some(("2026-12-01T14:00:00.000Z", 240));
-        let line = Act::DeadReplay.command(&many, planned);
-        let expected = "waybill dead replay --filter 'code=HTTP.* age>1h' --tenant acme --before 2026-12-01T14:00:00.000Z \
-                        --expect-count 240 --reason '…'";
-        assert_eq!(line, expected);
-        let skip = Target { step: "charge".into(), ..Target::one("acme", "order 1") };
-        let expected = "waybill saga skip 'order 1' --step charge --tenant acme --reason '…'";
-        assert_eq!(Act::SagaSkip.command(&skip, None), expected);
-        assert_eq!(Act::ConfigurationReload.command(&Target::default(), None), "waybill config reload");
-        assert_eq!(Act::TransportProbe.command(&Target::named("bus"), None), "waybill transport probe bus");
     }
 }

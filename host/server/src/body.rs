@@ -123,13 +123,13 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(FORM)
 }
 
-/// Reads a form's fields, as they come.
-pub(crate) async fn fields(app: &App, request: Request) -> Result<Vec<(String, String)>, Problem> {
+/// Reads the fields of a form of at most `bytes_max`, as they come.
+pub(crate) async fn fields(app: &App, request: Request, bytes_max: usize) -> Result<Vec<(String, String)>, Problem> {
     if !is_form(request.headers()) {
         return Err(Problem::new(Code::HTTP_MEDIA_TYPE, "this takes a form of a browser"));
     }
     let (head, body) = request.into_parts();
-    let (bytes, _) = collected(app, &head, body, FORM_BYTES_MAX).await?;
+    let (bytes, _) = collected(app, &head, body, bytes_max).await?;
     Ok(form_urlencoded::parse(&bytes).into_owned().collect())
 }
 

@@ -90,6 +90,8 @@ pub const LINK_BY_BYTES_MAX: usize = 128;
 pub const LINK_TIME_MIN: Duration = Duration::from_secs(1);
 /// Largest form that is taken, in bytes: one reason, escaped.
 pub const FORM_BYTES_MAX: usize = 16 * 1024;
+/// Largest form of the page in which a payload is written, in bytes: escaped, it is up to three times as large.
+pub const WRITTEN_FORM_BYTES_MAX: usize = 1024 * 1024;
 /// Deepest nesting of a JSON payload: what common JSON readers take (serde_json stops at 128 too).
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Longest bearer token that is looked at, in bytes.

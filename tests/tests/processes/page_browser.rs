@@ -50,6 +50,8 @@ const VIEWS: &[(&str, &str)] = &[
     ("operations", "/ui/operations"),
     ("plan-one", "/ui/plan?act=dead-replay&tenant=default&id=dead-0"),
     ("plan-many", "/ui/plan?act=dead-purge&tenant=default&filter=code%3DHTTP.*"),
+    ("form-message", "/ui/plan?act=message-send"),
+    ("form-edit", "/ui/plan?act=dead-edit&tenant=default&id=dead-0"),
     ("audit", "/ui/audit"),
     ("configuration", "/ui/configuration?compare=now"),
 ];

@@ -34,3 +34,17 @@ fn why_a_dead_letter_was_edited_is_in_the_audit() {
     let acts = host.acts();
     assert!(acts.contains(&"TxReplayRequested default/d-1 it was 18".to_owned()), "{acts:?}");
 }
+
+#[test]
+fn a_file_is_the_payload_of_an_edited_copy_as_it_is() {
+    let host = TestHost::shop();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("logo");
+    std::fs::write(&file, b"\xff\xfe").unwrap();
+    let edit = ["dead", "edit", "d-1", "--raw", "--file", file.to_str().unwrap(), "-o", "ids"];
+    let edited = ask(&host, &edit).run();
+    assert_eq!(edited.exit, Exit::Done, "{}", edited.err);
+    let copy = ask(&host, &["outbox", "show", edited.out.trim(), "-o", "json"]).run();
+    assert!(copy.out.contains(r#""payload_base64":"//4=""#), "{}", copy.out);
+    assert_eq!(ask(&host, &["dead", "edit", "d-1", "--raw"]).run().exit, Exit::Usage);
+}

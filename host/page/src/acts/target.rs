@@ -44,7 +44,7 @@ pub struct Target {
     pub kind: String,
     /// Of a saga, the step that is meant.
     pub step: String,
-    /// Of a relay, the stream that is meant.
+    /// Of a relay, the stream that is meant; of a new event the one that its form begins with.
     pub stream: String,
     pub filter: String,
     /// Only what was there until then.
@@ -56,6 +56,11 @@ impl Target {
     /// One of a tenant.
     pub fn one(tenant: &str, id: &str) -> Self {
         Self { tenant: tenant.to_owned(), id: id.to_owned(), ..Self::default() }
+    }
+
+    /// Nothing that is there yet, of a tenant.
+    pub fn of(tenant: &str) -> Self {
+        Self { tenant: tenant.to_owned(), ..Self::default() }
     }
 
     /// One by its name in the configuration.

@@ -72,7 +72,9 @@ fn on_dead(tenant: &str, id: &str, kind: DeadKind, may: May) -> Markup {
     let one = Target { kind: kind.word().to_owned(), ..Target::one(tenant, id) };
     let as_filter = Target::matching(tenant, &format!("{} {}", condition("id", id), condition("kind", kind.word())));
     html! {
-        (acts::links(&[Act::DeadReplay, Act::DeadQuarantine], &one, may))
+        (acts::link(Act::DeadReplay, &one, may))
+        @if matches!(kind, DeadKind::Message | DeadKind::Inbox) { (acts::link(Act::DeadEdit, &one, may)) }
+        (acts::link(Act::DeadQuarantine, &one, may))
         @if kind != DeadKind::Saga { (acts::link(Act::DeadPurge, &as_filter, may)) }
     }
 }

@@ -55,10 +55,13 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
     }
 }
 
-/// What can be done to those of them that wait.
+/// What can be done to those of them that wait, and the way to a new one.
 fn on_all(asked: &Asked) -> Markup {
     let all = Target::matching(&asked.tenant, &asked.filter);
-    acts::links(&[Act::MessageReschedule, Act::MessageCancel], &all, asked.may)
+    html! {
+        (acts::link(Act::MessageSend, &Target::of(&asked.tenant), asked.may))
+        (acts::links(&[Act::MessageReschedule, Act::MessageCancel], &all, asked.may))
+    }
 }
 
 const COLUMNS: [Column; 6] = [

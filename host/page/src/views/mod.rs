@@ -5,6 +5,7 @@ mod audit;
 mod blocked;
 mod causes;
 mod dead_letters;
+mod given;
 mod help;
 mod hour;
 mod inbox;
@@ -25,11 +26,13 @@ mod settings;
 mod sign_in;
 mod stream;
 mod streams;
+mod write;
 
 pub use approvals::{Ask, Asking, Decided, approvals, ask, decided, undecided};
 pub use audit::{Trail, audit};
 pub use blocked::{Blocked, blocked};
 pub use dead_letters::{DeadLetters, dead_letters};
+pub use given::Given;
 pub use help::{Help, help};
 pub use inbox::{Inbox, InboxParts, Received, inbox, received};
 pub use keys::{Keys, idempotency_key, keys};
@@ -37,7 +40,7 @@ pub use message::{MessageDetail, PayloadTab, is_secret, message};
 pub use messages::{Messages, messages};
 pub use operation::{Answer, Operations, answer, operation, operations};
 pub use overview::{Beside, Overview, overview};
-pub use plan::{Concerns, Given, Many, Plan, Sample, plan};
+pub use plan::{Concerns, Many, Plan, Sample, plan};
 pub use plugin::{Plugin, PluginTab, plugin, plugins};
 pub use relay::{Relay, relay};
 pub use sagas::{Sagas, saga, sagas};
@@ -45,6 +48,7 @@ pub use settings::{Compared, Configuration, configuration};
 pub use sign_in::{Door, refused, sign_in};
 pub use stream::{EventRow, EventRows, Stream, stream};
 pub use streams::{Streams, streams};
+pub use write::{Original, Write, write};
 
 use maud::{Markup, html};
 

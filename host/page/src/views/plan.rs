@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use waybill_api::configuration::Reloaded;
 use waybill_api::instant::Instant;
 
+use super::given::Given;
 use super::settings::differences;
 use crate::acts::{Act, Field, Form, May, On, Target, Weight, hidden};
 use crate::address;
@@ -79,21 +80,6 @@ pub struct Sample {
     pub why: String,
 }
 
-/// Members of a form as they were written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given(pub Vec<(String, String)>);
-
-impl Given {
-    /// Empty where it isn't there.
-    pub fn text(&self, name: &str) -> &str {
-        self.0.iter().find(|(of, _)| of == name).map_or("", |(_, value)| value.as_str())
-    }
-
-    pub fn is_set(&self, name: &str) -> bool {
-        !self.text(name).is_empty()
-    }
-}
-
 impl Plan {
     fn many(&self) -> Option<&Many> {
         match &self.concerns {
@@ -137,7 +123,7 @@ pub fn plan(plan: &Plan, as_of: AsOf) -> Markup {
     html! {
         (head(&html! { (title) }, &html! { p { "A plan: nothing has happened yet." } }, None))
         @if let Some(refusal) = &plan.refusal { (refused(refusal)) }
-        @if plan.form.is_none() { (not_allowed(plan)) }
+        @if plan.form.is_none() { (not_allowed(plan.act, plan.may)) }
         form.sheet.plan method="post" action=(plan.target.address(plan.act)) aria-label=(title) {
             @if let Some(form) = &plan.form { (hidden(form)) }
             @if let Some(matched) = plan.matched() { input type="hidden" name="count" value=(matched); }
@@ -158,7 +144,7 @@ pub fn plan(plan: &Plan, as_of: AsOf) -> Markup {
     }
 }
 
-fn refused(refusal: &Fault) -> Markup {
+pub(super) fn refused(refusal: &Fault) -> Markup {
     let is_unsure = refusal.kind == FaultKind::Failed && refusal.is_retryable;
     let answer = if is_unsure {
         "The host didn’t say that it was done: look before you send it again."
@@ -172,8 +158,9 @@ fn refused(refusal: &Fault) -> Markup {
     note(Tone::Dead, Icon::Warn, &text, None)
 }
 
-fn not_allowed(plan: &Plan) -> Markup {
-    let text = html! { b { "You may look, not act." } " “" (plan.act.about().word) "” " (plan.may.lack(plan.act.about().right)) "." };
+pub(super) fn not_allowed(act: Act, may: May) -> Markup {
+    let about = act.about();
+    let text = html! { b { "You may look, not act." } " “" (about.word) "” " (may.lack(about.right)) "." };
     let elsewhere = html! { a.btn.bare href=(address::SIGN_IN) { "Sign in as another" } };
     note(Tone::Hold, Icon::Fence, &text, Some(&elsewhere))
 }
@@ -184,7 +171,7 @@ fn line(plan: &Plan) -> String {
     plan.act.command(&plan.target, planned.map(|matched| (plan.target.before.as_str(), matched)))
 }
 
-fn tick(shape: Icon, class: &'static str, body: &Markup) -> Markup {
+pub(super) fn tick(shape: Icon, class: &'static str, body: &Markup) -> Markup {
     html! { li class=(class) { (icon::shape(shape)) span { (body) } } }
 }
 

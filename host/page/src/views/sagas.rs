@@ -63,10 +63,14 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
     }
 }
 
-/// What can be done to those of them that haven't ended.
+/// What can be done to those of them that haven't ended, and the way to a new one.
 fn on_all(asked: &Asked) -> Markup {
     let all = Target::matching(&asked.tenant, &asked.filter);
-    acts::links(&[Act::SagaPause, Act::SagaResume, Act::SagaRetry, Act::SagaCancel, Act::SagaKill], &all, asked.may)
+    let further = [Act::SagaPause, Act::SagaResume, Act::SagaRetry, Act::SagaCancel, Act::SagaKill];
+    html! {
+        (acts::link(Act::SagaStart, &Target::of(&asked.tenant), asked.may))
+        (acts::links(&further, &all, asked.may))
+    }
 }
 
 /// What can be done to one as it stands; those of a stuck one are among its ways out.

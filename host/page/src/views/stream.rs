@@ -71,9 +71,13 @@ pub fn stream(view: &Stream, may: May, as_of: AsOf) -> Markup {
     let Stream { detail, from, events } = view;
     let stream = &detail.stream;
     let under = html! { p.meta { span { "tenant " (foreign(&stream.tenant)) } span { "shard " (detail.shard) @if !detail.here { ", owned by another host" } } } };
-    let purge = acts::link(Act::StreamPurge, &Target::one(&stream.tenant, &stream.name), may);
+    let further = Target { stream: stream.name.clone(), ..Target::of(&stream.tenant) };
+    let on_it = html! {
+        (acts::link(Act::StreamAppend, &further, may))
+        (acts::link(Act::StreamPurge, &Target::one(&stream.tenant, &stream.name), may))
+    };
     html! {
-        div { p.crumb { a href=(address::with(address::STREAMS, &[("tenant", &stream.tenant)])) { "Streams and relays" } } (head(&html! { (foreign(&stream.name)) }, &under, Some(&purge))) }
+        div { p.crumb { a href=(address::with(address::STREAMS, &[("tenant", &stream.tenant)])) { "Streams and relays" } } (head(&html! { (foreign(&stream.name)) }, &under, Some(&on_it))) }
         (answer(detail))
         div.cols {
             div.s8.stack { (section("Events", Some(&html! { "by number" }), &html! { (begin(detail, from)) (page(events, as_of)) })) }

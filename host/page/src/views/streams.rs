@@ -36,8 +36,9 @@ pub struct Streams {
 /// Streams of a tenant, and all relays.
 pub fn streams(view: &Streams) -> Markup {
     let Streams { tenant, prefix, is_further, relays, history, streams, may } = view;
+    let append = acts::link(Act::StreamAppend, &Target::of(tenant), *may);
     html! {
-        (head(&html! { "Streams and relays" }, &html! { p { "Events by number; relays bring them to brokers." } }, None))
+        (head(&html! { "Streams and relays" }, &html! { p { "Events by number; relays bring them to brokers." } }, Some(&append)))
         (section("Relays", None, &html! {
             @match relays {
                 Err(why) => { (fault("Relays", why)) }

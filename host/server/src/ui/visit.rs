@@ -128,8 +128,9 @@ impl Visit {
     /// What the caller may do.
     pub fn may(&self) -> May {
         let may = |right| self.caller.0.may(permission(right));
-        let (send, operate, manage) = (may(Right::Send), may(Right::Operate), may(Right::Manage));
-        May { send, operate, manage, is_read_only: self.is_read_only }
+        let (send, append) = (may(Right::Send), may(Right::Append));
+        let (operate, manage) = (may(Right::Operate), may(Right::Manage));
+        May { send, append, operate, manage, is_read_only: self.is_read_only }
     }
 
     /// What only this page's forms have: of the session, or where nobody signs in of this run of the host.

@@ -35,6 +35,7 @@ mod page;
 mod page_acts;
 mod page_live;
 mod page_views;
+mod page_written;
 mod plugins;
 mod quarantine;
 mod relays;

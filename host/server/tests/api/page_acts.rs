@@ -24,13 +24,13 @@ fn hidden(page: &str, name: &str) -> String {
 }
 
 /// A plan that was opened: where its form goes, and what goes with it.
-struct Opened {
-    to: String,
-    page: String,
-    fields: Vec<(String, String)>,
+pub struct Opened {
+    pub to: String,
+    pub page: String,
+    pub fields: Vec<(String, String)>,
 }
 
-async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
+pub async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
     let answer = api.send(as_signed_in(address, cookie)).await;
     assert_eq!(answer.status, StatusCode::OK, "{address}: {}", answer.text);
     is_clean(&answer, address);
@@ -38,7 +38,7 @@ async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
 }
 
 #[track_caller]
-fn read(page: String) -> Opened {
+pub fn read(page: String) -> Opened {
     let plan = page.split("class=\"sheet plan\"").nth(1).unwrap_or_else(|| panic!("no plan: {page}")).to_owned();
     let to = plan.split("action=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().replace("&amp;", "&");
     let mut fields = vec![("form".to_owned(), form_token(&plan)), ("key".to_owned(), hidden(&plan, "key"))];
@@ -49,7 +49,7 @@ fn read(page: String) -> Opened {
 }
 
 impl Opened {
-    fn with(mut self, further: &[(&str, &str)]) -> Self {
+    pub fn with(mut self, further: &[(&str, &str)]) -> Self {
         self.fields.extend(further.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self
     }
@@ -59,7 +59,7 @@ impl Opened {
         form(&self.to, &fields, cookie)
     }
 
-    async fn press(&self, api: &Api, cookie: &str) -> Answer {
+    pub async fn press(&self, api: &Api, cookie: &str) -> Answer {
         api.send(self.request(cookie)).await
     }
 }
@@ -394,13 +394,16 @@ async fn what_an_act_needs_is_what_its_route_needs() {
     let document = api.get("/openapi.json").await.json();
     let routes = [
         (Act::DeadReplay, "replayDeadLetter"),
+        (Act::DeadEdit, "editDeadLetter"),
         (Act::DeadQuarantine, "quarantineDeadLetter"),
         (Act::DeadPurge, "startOperation"),
+        (Act::MessageSend, "enqueue"),
         (Act::MessageCancel, "cancelMessage"),
         (Act::MessageReschedule, "rescheduleMessage"),
         (Act::TransportPause, "pauseTransport"),
         (Act::TransportResume, "resumeTransport"),
         (Act::TransportProbe, "probeTransport"),
+        (Act::SagaStart, "startSaga"),
         (Act::SagaPause, "pauseSaga"),
         (Act::SagaResume, "resumeSaga"),
         (Act::SagaCancel, "cancelSaga"),
@@ -419,6 +422,7 @@ async fn what_an_act_needs_is_what_its_route_needs() {
         (Act::RelayPause, "pauseRelay"),
         (Act::RelayResume, "resumeRelay"),
         (Act::RelaySeek, "seekRelay"),
+        (Act::StreamAppend, "appendEvents"),
         (Act::StreamPurge, "purgeStream"),
         (Act::KeyRelease, "forgetKey"),
         (Act::OperationCancel, "cancelOperation"),

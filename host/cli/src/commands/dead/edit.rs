@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::args::IdArgs;
 use crate::commands::json::{raw_json, raw_text};
+use crate::commands::send::base64;
 use crate::commands::{Context, lists, requests};
 use crate::exit::CliError;
 use crate::output::Format;
@@ -17,7 +18,8 @@ use crate::output::Format;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill dead edit 01JD8Q6H3ZK7W5V0N2T4R6Y8BC --payload '{\"order\":17,\"total\":\"10.00\"}'\n  \
-    waybill dead edit order-17 --tenant acme --topic bus:orders.v2 --reason 'v1 is gone'\n\n\
+    waybill dead edit order-17 --tenant acme --topic bus:orders.v2 --reason 'v1 is gone'\n  \
+    waybill dead edit logo-3 --raw --file logo.png\n\n\
     What isn't given is taken from the original. The original is quarantined with a note that names the copy, so that a \
     replay by filter doesn't send both; `waybill dead replay ID` still brings it back. Of a received message the copy is stored \
     for its consumer under an id of its own, and the original is removed.")]
@@ -31,6 +33,9 @@ pub struct Edit {
     /// File with the new payload as JSON
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// The file is the payload as it is, not JSON
+    #[arg(long, requires = "file")]
+    pub raw: bool,
     /// New topic
     #[arg(long)]
     pub topic: Option<String>,
@@ -59,7 +64,10 @@ pub(super) async fn run(args: &Edit, context: &mut Context<'_>) -> Result<(), Cl
     if let Some(text) = &args.payload {
         fields.insert("payload", raw_json(text.clone(), "--payload")?);
     }
-    if let Some(path) = &args.file {
+    if let Some(path) = args.file.as_ref().filter(|_| args.raw) {
+        let bytes = std::fs::read(path).map_err(CliError::io(format!("reading {}", path.display())))?;
+        fields.insert("payload_base64", raw_text(&base64(&bytes))?);
+    } else if let Some(path) = &args.file {
         let text = std::fs::read_to_string(path).map_err(CliError::io(format!("reading {}", path.display())))?;
         fields.insert("payload", raw_json(text, &path.display().to_string())?);
     }

@@ -194,7 +194,7 @@ fn need_topic(fields: &Fields) -> Result<(), CliError> {
     Err(CliError::usage("there is no topic", "give --topic http:URL, bus:SUBJECT or custom:NAME"))
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

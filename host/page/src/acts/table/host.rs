@@ -114,6 +114,20 @@ pub(super) const RELAY_SEEK: About = About {
     undo: None,
 };
 
+pub(super) const STREAM_APPEND: About = About {
+    name: "stream-append",
+    word: "Append an event",
+    done: "Appended",
+    right: Right::Append,
+    on: On::Stream,
+    reach: Reach::New,
+    weight: Weight::Plain,
+    effect: "It is appended once under its id, and gets the stream’s next number. Events are never changed.",
+    verb: "stream append",
+    fields: &[],
+    undo: None,
+};
+
 pub(super) const STREAM_PURGE: About = About {
     name: "stream-purge",
     word: "Purge",

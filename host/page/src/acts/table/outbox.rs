@@ -16,6 +16,20 @@ pub(super) const DEAD_REPLAY: About = About {
     undo: None,
 };
 
+pub(super) const DEAD_EDIT: About = About {
+    name: "dead-edit",
+    word: "Edit",
+    done: "Sent an edited copy",
+    right: Right::Operate,
+    on: On::DeadLetter,
+    reach: Reach::One,
+    weight: Weight::Plain,
+    effect: "The copy is a new message with an id of its own that names the original, which is fenced off. Of a received message the copy is stored for its consumer, and the original is removed.",
+    verb: "dead edit",
+    fields: &[Field::Reason],
+    undo: None,
+};
+
 pub(super) const DEAD_QUARANTINE: About = About {
     name: "dead-quarantine",
     word: "Quarantine",
@@ -41,6 +55,20 @@ pub(super) const DEAD_PURGE: About = About {
     effect: "They are deleted for good; the audit trail keeps that they were there.",
     verb: "dead purge",
     fields: &[Field::Reason],
+    undo: None,
+};
+
+pub(super) const MESSAGE_SEND: About = About {
+    name: "message-send",
+    word: "Send a message",
+    done: "Sent",
+    right: Right::Send,
+    on: On::Message,
+    reach: Reach::New,
+    weight: Weight::Plain,
+    effect: "It is taken once under its id, and goes where its topic is routed to.",
+    verb: "send",
+    fields: &[],
     undo: None,
 };
 

@@ -2,6 +2,20 @@
 
 use super::super::{About, Act, Field, On, Reach, Right, Weight};
 
+pub(super) const SAGA_START: About = About {
+    name: "saga-start",
+    word: "Start a saga",
+    done: "Started",
+    right: Right::Send,
+    on: On::Saga,
+    reach: Reach::New,
+    weight: Weight::Plain,
+    effect: "It is started once under its id; its steps run by themselves after that.",
+    verb: "saga start",
+    fields: &[],
+    undo: None,
+};
+
 pub(super) const SAGA_PAUSE: About = About {
     name: "saga-pause",
     word: "Pause",

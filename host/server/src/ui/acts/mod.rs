@@ -6,13 +6,17 @@
 //! | `perform` | an act on one or on picked ones, by the API's own routes |
 //! | `many` | an act on all that a filter takes, as an operation |
 //! | `sent_forms` | forms that were sent: a second press does nothing anew |
+//! | `written` | acts that make something of what is written: their forms, what is checked before, how it is made |
+//! | `bodies` | what is written, as the API's routes take it |
 //! | `operations` | operations, their list and one |
 
+mod bodies;
 mod many;
 mod operations;
 mod perform;
 mod planned;
 mod sent_forms;
+mod written;
 
 use std::sync::Arc;
 
@@ -40,7 +44,7 @@ use crate::auth::Permission;
 use crate::body;
 use crate::caller::Caller;
 use crate::edge;
-use crate::limits::PAGE_ROWS;
+use crate::limits::{FORM_BYTES_MAX, PAGE_ROWS, WRITTEN_FORM_BYTES_MAX};
 use crate::problem::Problem;
 use crate::routes::query::query;
 
@@ -52,6 +56,7 @@ use sent_forms::{Done, SentForm};
 pub(super) fn permission(right: Right) -> Permission {
     match right {
         Right::Send => Permission::Send,
+        Right::Append => Permission::Append,
         Right::Operate => Permission::Operate,
         Right::Manage => Permission::Manage,
     }
@@ -77,7 +82,7 @@ impl Asked {
         let ways = [!target.id.is_empty(), target.is_many(), picks > 0];
         let of = ways.into_iter().filter(|way| *way).count();
         let is_right = match (act.about().on, act.about().reach) {
-            (On::Host, _) => of == 0,
+            (On::Host, _) | (_, Reach::New) => of == 0,
             (_, Reach::One) => of == 1 && !target.id.is_empty(),
             (_, Reach::Any) => of == 1,
             (_, Reach::Many) => of == 1 && target.is_many(),
@@ -132,9 +137,18 @@ const PLAN: View = View { place: Place::None, title: "Plan", needs: Permission::
 /// A plan. The instant until which it takes dead letters is in its form's address, so that what is done is what was planned.
 pub(super) async fn plan(State(app): State<App>, visit: Visit) -> Response {
     match Asked::read(&visit.uri) {
-        Ok(asked) => visit.show(&app, PLAN, planned(&app, &visit, &asked, Given::default(), None)).await,
+        Ok(asked) => {
+            let view = view(&visit, &asked);
+            visit.show(&app, view, planned(&app, &visit, &asked, Given::default(), None)).await
+        }
         Err(problem) => visit.show(&app, PLAN, async { Err(problem) }).await,
     }
+}
+
+/// Who may append to some streams and look at nothing else has a form for it.
+fn view(visit: &Visit, asked: &Asked) -> View {
+    let appends = asked.act == Act::StreamAppend && visit.may().append;
+    View { needs: if appends { Permission::Append } else { PLAN.needs }, ..PLAN }
 }
 
 /// The page of a plan, with what was written before and why it came to nothing.
@@ -145,6 +159,9 @@ async fn planned(
     given: Given,
     refusal: Option<Fault>,
 ) -> Result<Markup, Problem> {
+    if asked.act.is_written() {
+        return written::form(app, visit, asked, given, refusal).await;
+    }
     let may = visit.may();
     let is_allowed = may.has(asked.act.about().right);
     let concerns = planned::concerns(app, visit, asked).await;
@@ -179,7 +196,8 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
         }
         let (parts, body) = request.into_parts();
         let headers = parts.headers.clone();
-        let given = Given(body::fields(&app, Request::from_parts(parts, body)).await?);
+        let bytes_max = if asked.act.is_written() { WRITTEN_FORM_BYTES_MAX } else { FORM_BYTES_MAX };
+        let given = Given(body::fields(&app, Request::from_parts(parts, body), bytes_max).await?);
         let token = visit.form_token(&app).unwrap_or_default();
         may_post(&app, &headers, &visit.uri, given.text("form"), token)?;
         edge::may(&visit.caller.0, permission(asked.act.about().right))?;
@@ -189,6 +207,9 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
         Ok(sent) => sent,
         Err(problem) => return visit.show(&app, PLAN, async { Err(problem) }).await,
     };
+    if asked.act.is_written() && given.text(written::STAGE) != written::DO {
+        return written::before(&app, &visit, asked, given).await;
+    }
     match done(&app, &visit, asked.clone(), given.clone()).await {
         Ok(to) => see_other(&to),
         Err(problem) => again(&app, &visit, asked, given, problem).await,
@@ -207,6 +228,9 @@ async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<St
     let (app, caller) = (Arc::clone(app), visit.caller.clone());
     let work = async move {
         let _place = place;
+        if asked.act.is_written() {
+            return written::made(&app, &caller, &asked, given).await;
+        }
         match asked.target.is_many() {
             true => many::begin(&app, &caller, &asked, &given).await,
             false => perform::perform(&app, &caller, &asked, &given).await,
@@ -215,6 +239,7 @@ async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<St
     let done = ui.sent_forms.run(&sent, work).await?;
     Ok(match done {
         Done::Operation(id) => waybill_page::acts::operation(&id),
+        Done::Made(at) => at,
         Done::Said(_) => address::with(address::ANSWER, &[("key", &sent.key)]),
     })
 }
@@ -296,6 +321,9 @@ mod tests {
             "/ui/plan?act=dead-replay&filter=id%3D*",
             "/ui/plan?act=dead-replay&pick=id%3D1",
             "/ui/plan?act=configuration-reload",
+            "/ui/plan?act=message-send",
+            "/ui/plan?act=stream-append&tenant=acme&stream=task",
+            "/ui/plan?act=dead-edit&id=1&kind=inbox",
         ] {
             assert!(read(address).is_ok(), "{address}");
         }
@@ -307,6 +335,9 @@ mod tests {
             "/ui/plan?act=transport-pause&filter=id%3D*",
             "/ui/plan?act=saga-kill&pick=id%3D1",
             "/ui/plan?act=configuration-reload&id=1",
+            "/ui/plan?act=message-send&id=1",
+            "/ui/plan?act=dead-edit",
+            "/ui/plan?act=dead-edit&filter=id%3D*",
             "/ui/plan?act=dead-replay&filter=id%3D*&before=yesterday",
         ] {
             assert_eq!(read(address).err(), Some(400), "{address}");

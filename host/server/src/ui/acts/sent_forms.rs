@@ -19,6 +19,8 @@ use crate::problem::Problem;
 pub(super) enum Done {
     /// An operation was begun.
     Operation(String),
+    /// Something was made, which is shown at this address.
+    Made(String),
     Said(Arc<Answer>),
 }
 
@@ -77,7 +79,7 @@ impl SentForms {
         let kept = self.0.lock();
         match kept.forms.get(&hash(owner, key))?.done.get()? {
             Ok(Done::Said(answer)) => Some(Arc::clone(answer)),
-            Ok(Done::Operation(_)) | Err(_) => None,
+            Ok(Done::Operation(_) | Done::Made(_)) | Err(_) => None,
         }
     }
 

@@ -1,0 +1,269 @@
+//! Acts that make something of what is written: their forms, what is checked before they are done, and the API's own routes that do them.
+//!
+//! A plan gives what is made its id, so that it is made once: the form of a plan is worked on once, and the store knows the id.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::Uri;
+use serde_json::Value;
+use ulid::Ulid;
+use waybill_api::dead_letters::DeadLetterView;
+use waybill_api::events::AppendBody;
+use waybill_api::instant::Instant;
+use waybill_core::code::Code;
+use waybill_core::ids::Tenant;
+use waybill_core::port::dead::{DeadId, DeadKind, EVENTS_STAY, NOTHING_TO_EDIT};
+use waybill_core::port::missing::Missing;
+use waybill_core::port::service::ServiceError;
+use waybill_core::streams::access::StreamRight;
+use waybill_core::streams::name::{StreamKey, StreamName};
+use waybill_page::Markup;
+use waybill_page::acts::{Act, Target};
+use waybill_page::address;
+use waybill_page::parts::Fault;
+use waybill_page::views::{self, Answer, Given, Original, Write};
+
+use super::super::visit::Visit;
+use super::sent_forms::Done;
+use super::{Asked, again, bodies, request, view};
+use crate::app::App;
+use crate::caller::{Caller, now};
+use crate::edge;
+use crate::json::message::MessageFields;
+use crate::json::saga_requests::StartSagaJson;
+use crate::json::{decode, post};
+use crate::limits::PAGE_ROWS;
+use crate::problem::Problem;
+use crate::routes::{dead_letters, messages, sagas, streams};
+
+/// The member of a form that says what its button does.
+pub(super) const STAGE: &str = "stage";
+/// It is done.
+pub(super) const DO: &str = "do";
+/// It is written on.
+const WRITE: &str = "write";
+
+/// The form, with what was written before and why it came to nothing.
+pub(super) async fn form(
+    app: &App,
+    visit: &Visit,
+    asked: &Asked,
+    given: Given,
+    refusal: Option<Fault>,
+) -> Result<Markup, Problem> {
+    let original = match asked.act {
+        Act::DeadEdit => Some(original(&letter(app, &visit.caller, &asked.target).await?)?),
+        _ => None,
+    };
+    let offered = visit.part(offered(app, &visit.caller, asked)).await.unwrap_or_default();
+    let shown = Write { offered, refusal, ..blank(app, visit, asked, given, original) };
+    Ok(views::write(&shown))
+}
+
+fn blank(app: &App, visit: &Visit, asked: &Asked, given: Given, original: Option<Original>) -> Write {
+    let may = visit.may();
+    let is_allowed = may.has(asked.act.about().right);
+    Write {
+        act: asked.act,
+        target: asked.target.clone(),
+        given,
+        original,
+        offered: Vec::new(),
+        plan: None,
+        may,
+        form: super::form(app, visit).filter(|_| is_allowed),
+        refusal: None,
+    }
+}
+
+/// What comes before it is done: its plan, or the form again.
+pub(super) async fn before(app: &App, visit: &Visit, asked: Asked, mut given: Given) -> Response {
+    if given.text(STAGE) == WRITE {
+        return visit.show(app, view(visit, &asked), form(app, visit, &asked, given, None)).await;
+    }
+    name(asked.act, &mut given);
+    let checked = async {
+        let _place = edge::place(app, &visit.caller.0)?;
+        check(app, &visit.caller, &asked, &mut given).await
+    };
+    let checked = checked.await;
+    match checked {
+        Ok((known, original)) => {
+            let plan = Write { plan: Some(known), ..blank(app, visit, &asked, given, original) };
+            visit.show(app, view(visit, &asked), async { Ok(views::write(&plan)) }).await
+        }
+        Err(problem) => again(app, visit, asked, given, problem).await,
+    }
+}
+
+/// Gives what is made an id where none is written.
+fn name(act: Act, given: &mut Given) {
+    let entry = act.id_entry();
+    if given.text(entry).trim().is_empty() {
+        given.set(entry, Ulid::new().to_string());
+    }
+}
+
+type Known = Vec<(&'static str, String)>;
+
+/// Checks what can be checked before it is done. What the host would choose when it is done is chosen here.
+async fn check(
+    app: &App,
+    caller: &Caller,
+    asked: &Asked,
+    given: &mut Given,
+) -> Result<(Known, Option<Original>), Problem> {
+    match asked.act {
+        Act::DeadEdit => {
+            let letter = letter(app, caller, &asked.target).await?;
+            let original = original(&letter)?;
+            let text = bodies::edit(given, &original, &letter)?;
+            let fields: MessageFields = decode::value(&text)?;
+            match letter {
+                DeadLetterView::Message(message) => {
+                    let copy = fields.over(*message).map_err(Problem::invalid)?;
+                    copy.check(now(), usize::MAX)?;
+                }
+                DeadLetterView::Inbox(inbox) => drop(fields.over_received(*inbox).map_err(Problem::invalid)?),
+                DeadLetterView::Saga(_) | DeadLetterView::Event(_) => {}
+            }
+            Ok((Vec::new(), Some(original)))
+        }
+        Act::SagaStart => {
+            let start: StartSagaJson = decode::value(&bodies::saga(given)?)?;
+            let tenant = caller.own(start.tenant.as_deref())?;
+            let start = start.into_start(tenant.clone(), caller.name(), None)?;
+            let found = sagas::service(app)?.definition(&start.definition, start.version).await?;
+            given.set("version", found.version.to_string());
+            let known = format!("{} {}", found.name, found.version);
+            Ok((vec![("Definition", known), ("Of tenant", tenant.to_string())], None))
+        }
+        Act::StreamAppend => {
+            let (body, stream) = event(caller, given)?;
+            let tenant = stream.tenant.to_string();
+            body.into_request(stream).map_err(ServiceError::from)?;
+            Ok((vec![("Of tenant", tenant)], None))
+        }
+        _ => {
+            let mut messages = post::json(&bodies::message(given)?)?;
+            caller.admit(&mut messages, None)?;
+            let mut tenant = Tenant::UNNAMED.to_owned();
+            for message in messages {
+                tenant = message.tenant.clone().unwrap_or(tenant);
+                message.check(now(), usize::MAX)?;
+            }
+            Ok((vec![("Of tenant", tenant)], None))
+        }
+    }
+}
+
+/// An event that is to be appended, and its stream.
+fn event(caller: &Caller, given: &Given) -> Result<(AppendBody, StreamKey), Problem> {
+    let name = streams::named("stream", given.text("stream").trim())?;
+    caller.0.admit(StreamRight::Append, &name)?;
+    let body: AppendBody = decode::value(&bodies::event(given)?)?;
+    let tenant = caller.own(body.tenant.as_deref())?;
+    Ok((body, StreamKey { tenant, name }))
+}
+
+/// Makes it, and says where it is shown.
+pub(super) async fn made(app: &App, caller: &Caller, asked: &Asked, mut given: Given) -> Result<Done, Problem> {
+    name(asked.act, &mut given);
+    let (state, by) = (State(Arc::clone(app)), caller.clone());
+    let (tenant, id) = (given.text("tenant").trim(), given.text(asked.act.id_entry()).trim());
+    match asked.act {
+        Act::DeadEdit => {
+            let Target { tenant, id: of, .. } = &asked.target;
+            let letter = letter(app, caller, &asked.target).await?;
+            let text = bodies::edit(&given, &original(&letter)?, &letter)?;
+            let edit = because(with(caller, &asked.target, text), &asked.target, given.text("reason"))?;
+            dead_letters::edit(state, by, Path(of.clone()), edit).await?;
+            Ok(Done::Made(match letter {
+                DeadLetterView::Inbox(inbox) => {
+                    let query = [("tenant", tenant.as_str()), ("consumer", &*inbox.consumer), ("id", id)];
+                    address::with(address::INBOX, &query)
+                }
+                _ => address::message(tenant, id),
+            }))
+        }
+        Act::SagaStart => {
+            sagas::start(state, by, with(caller, &Target::default(), bodies::saga(&given)?)).await?;
+            Ok(Done::Made(address::saga(tenant, id)))
+        }
+        Act::StreamAppend => {
+            let (_, StreamKey { name, .. }) = event(caller, &given)?;
+            let append = with(caller, &Target::default(), bodies::event(&given)?);
+            streams::append(state, by, Path(name.to_string()), append).await?;
+            Ok(appended(caller, tenant, &name))
+        }
+        _ => {
+            messages::enqueue(state, by, with(caller, &Target::default(), bodies::message(&given)?)).await?;
+            Ok(Done::Made(address::message(tenant, id)))
+        }
+    }
+}
+
+/// The stream, for those who may read it.
+fn appended(caller: &Caller, tenant: &str, name: &StreamName) -> Done {
+    if caller.0.has(StreamRight::Read, name) {
+        return Done::Made(address::stream(tenant, name.as_str()));
+    }
+    let target = Target::one(tenant, name.as_str());
+    let at = Instant(now());
+    Done::Said(Arc::new(Answer { act: Act::StreamAppend, target, at, each: Vec::new(), is_unchanged: false }))
+}
+
+/// A request as the API's routes take it, whose body keeps its bytes.
+fn with(caller: &Caller, target: &Target, text: String) -> Request {
+    let mut request = request(caller, target, &Value::Null);
+    *request.body_mut() = text.into();
+    request
+}
+
+/// The same with a reason in its address.
+fn because(mut request: Request, target: &Target, reason: &str) -> Result<Request, Problem> {
+    let members = [("tenant", target.tenant.as_str()), ("kind", target.kind.as_str()), ("reason", reason)];
+    *request.uri_mut() = address::with(address::PLAN, &members).parse::<Uri>().map_err(Problem::internal)?;
+    Ok(request)
+}
+
+/// The dead letter that is edited.
+async fn letter(app: &App, caller: &Caller, target: &Target) -> Result<DeadLetterView, Problem> {
+    let named = Some(target.tenant.as_str()).filter(|name| !name.is_empty());
+    let tenant = caller.tenant_of(named, Missing::DeadLetter, &target.id)?;
+    let kind = DeadKind::ALL.into_iter().find(|kind| kind.word() == target.kind);
+    let found = app.service.dead_letter(&DeadId { kind, ..DeadId::new(&tenant, &target.id) }).await;
+    found.map_err(|error| caller.missed(error, named, &tenant))
+}
+
+fn original(letter: &DeadLetterView) -> Result<Original, Problem> {
+    match letter {
+        DeadLetterView::Message(message) => Ok(Original::of_message(message)),
+        DeadLetterView::Inbox(inbox) => Ok(Original::of_received(inbox)),
+        DeadLetterView::Saga(_) => Err(Problem::new(Code::DEAD_KIND, NOTHING_TO_EDIT)),
+        DeadLetterView::Event(_) => Err(Problem::new(Code::DEAD_KIND, EVENTS_STAY)),
+    }
+}
+
+/// Names that may be meant: of definitions, of streams of the tenant.
+async fn offered(app: &App, caller: &Caller, asked: &Asked) -> Result<Vec<String>, Problem> {
+    match asked.act {
+        Act::SagaStart => {
+            let found = sagas::service(app)?.definitions(None, None, PAGE_ROWS).await?;
+            let names: BTreeSet<String> =
+                found.items.into_iter().map(|definition| definition.reference.name.to_string()).collect();
+            Ok(names.into_iter().collect())
+        }
+        Act::StreamAppend => {
+            let named = Some(asked.target.tenant.as_str()).filter(|name| !name.is_empty());
+            let found = streams::service(app)?.streams(&caller.own(named)?, "", None, PAGE_ROWS).await?;
+            let names = found.items.into_iter().map(|found| found.stream.name);
+            let names = names.filter(|name| caller.0.has(StreamRight::Append, name));
+            Ok(names.map(|name| name.to_string()).collect())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
