@@ -118,7 +118,7 @@ pub(crate) struct QuarantineQuery {
 pub(crate) struct InboxQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `consumer=ship context=sales code=HTTP.* age>1h`.
+    /// Conditions that all hold: `consumer=ship context=sales code=HTTP.* waits=retry age>1h`.
     #[serde(default)]
     pub filter: String,
     /// From `next_cursor` of the page before.
