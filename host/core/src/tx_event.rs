@@ -1,10 +1,11 @@
-//! Audit events of messages, received messages and sagas (`soulbase-tx.md` §11, `TxEvent`).
+//! Audit events of messages, received messages, sagas and dead letters of streams (`soulbase-tx.md` §11, `TxEvent`).
 //!
 //! The commit that makes a fact writes its events, packed in one record. So none is lost, none tells of what didn't happen, and none
 //! goes when the history of a message or a saga does. Nothing is read for them.
 //!
 //! A received message has no [`TxEventKind::Begin`]: what flows through the inbox is in no commit before the one that ends it, and that
-//! one says when it was received in its history and in the seen set.
+//! one says when it was received in its history and in the seen set. Of events of streams there is [`TxEventKind::Dead`] alone: a replay
+//! of one is a call to a broker, which has two acts in the trail, what was asked and what came of it.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub enum TxEventKind {
     Begin,
     /// An attempt failed and another follows.
     Retry,
-    /// A message, or a received one, became a dead letter; a saga got stuck in a compensation.
+    /// A message, a received one or an event of a stream became a dead letter; a saga got stuck in a compensation.
     Dead,
     /// An operator had a dead letter sent or handled again, or a step called again.
     Replay,
@@ -53,16 +54,19 @@ pub enum TxSubject {
     Saga,
     /// A received message at one consumer.
     Inbox,
+    /// An event of a stream.
+    Event,
 }
 
 impl TxSubject {
-    pub const ALL: [Self; 3] = [Self::Message, Self::Saga, Self::Inbox];
+    pub const ALL: [Self; 4] = [Self::Message, Self::Saga, Self::Inbox, Self::Event];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Message => "message",
             Self::Saga => "saga",
             Self::Inbox => "inbox",
+            Self::Event => "event",
         }
     }
 
@@ -72,6 +76,7 @@ impl TxSubject {
             Self::Message => 0,
             Self::Saga => 1,
             Self::Inbox => 2,
+            Self::Event => 3,
         }
     }
 
@@ -85,7 +90,8 @@ impl TxSubject {
 pub struct TxEvent {
     pub kind: TxEventKind,
     pub tenant: Tenant,
-    /// Of the message, the saga or the sub-saga; of a received message its sender's.
+    /// Of the message, the saga or the sub-saga; of a received message its sender's; of an event the place of
+    /// its dead letter.
     pub id: Arc<str>,
     /// Attempts that were made so far.
     pub attempts: u32,
@@ -95,20 +101,34 @@ pub struct TxEvent {
     pub step: Option<Arc<str>>,
     /// Whose received message it is; of what nobody takes, `~` and its source.
     pub consumer: Option<Arc<str>>,
+    /// Whose broker refused an event.
+    pub relay: Option<Arc<str>>,
+    /// Where an event belongs.
+    pub stream: Option<Arc<str>>,
     /// Who asked, where the commit knows it.
     pub actor: Option<Arc<str>>,
 }
 
 impl TxEvent {
-    /// One without an attempt, a failure, a step, a consumer or an actor.
+    /// One of which nothing else is known.
     pub fn plain(kind: TxEventKind, tenant: &Tenant, id: impl Into<Arc<str>>) -> Self {
-        let (tenant, id) = (tenant.clone(), id.into());
-        Self { kind, tenant, id, attempts: 0, code: None, step: None, consumer: None, actor: None }
+        Self {
+            kind,
+            tenant: tenant.clone(),
+            id: id.into(),
+            attempts: 0,
+            code: None,
+            step: None,
+            consumer: None,
+            relay: None,
+            stream: None,
+            actor: None,
+        }
     }
 
     /// Bytes it is counted with against the bound of a commit.
     pub fn weight(&self) -> usize {
-        let texts = [&self.code, &self.step, &self.consumer, &self.actor];
+        let texts = [&self.code, &self.step, &self.consumer, &self.relay, &self.stream, &self.actor];
         let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
         EVENT_BYTES + self.id.len() + texts
     }
@@ -151,7 +171,13 @@ impl TxRecord {
     pub fn view(&self, event: &TxEvent) -> AuditEvent {
         let mut detail = json!({ "of": self.key.of.as_str() });
         if let Some(detail) = detail.as_object_mut() {
-            let texts = [("code", &event.code), ("step", &event.step), ("consumer", &event.consumer)];
+            let texts = [
+                ("code", &event.code),
+                ("step", &event.step),
+                ("consumer", &event.consumer),
+                ("relay", &event.relay),
+                ("stream", &event.stream),
+            ];
             detail.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), json!(text.as_ref()?)))));
             if event.attempts > 0 {
                 detail.insert("attempts".to_owned(), json!(event.attempts));
@@ -257,8 +283,8 @@ mod tests {
 
     #[test]
     fn a_subject_is_found_by_its_number_and_keeps_it() {
-        assert_eq!(TxSubject::ALL.map(TxSubject::number), [0, 1, 2]);
-        assert_eq!([0, 1, 2].map(TxSubject::of_number), TxSubject::ALL.map(Some));
-        assert_eq!(TxSubject::of_number(3), None);
+        assert_eq!(TxSubject::ALL.map(TxSubject::number), [0, 1, 2, 3]);
+        assert_eq!([0, 1, 2, 3].map(TxSubject::of_number), TxSubject::ALL.map(Some));
+        assert_eq!(TxSubject::of_number(4), None);
     }
 }

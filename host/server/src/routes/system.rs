@@ -25,7 +25,8 @@ use crate::ui;
 /// Show the audit trail
 ///
 /// Newest first: what people and the host did. Events of messages, sagas (`TxBegin`, `TxRetry`, `TxDead`, `TxReplay`) and received
-/// messages (the same without `TxBegin`) come among it where a kind of theirs, an object or a consumer is asked for.
+/// messages (the same without `TxBegin`), and `TxDead` of events of streams, come among it where a kind of theirs, an object or a
+/// consumer is asked for.
 #[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(AuditParameters),
     responses((status = 200, description = "A page of it.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]

@@ -53,6 +53,12 @@ struct WireGroup<'b> {
     /// Records of earlier versions have none.
     #[b(7)]
     consumer: Option<&'b str>,
+    /// As of consumers.
+    #[b(8)]
+    relay: Option<&'b str>,
+    /// As of consumers.
+    #[b(9)]
+    stream: Option<&'b str>,
 }
 
 fn kind_number(kind: TxEventKind) -> u8 {
@@ -74,6 +80,7 @@ fn alike(one: &TxEvent, other: &TxEvent) -> bool {
     (one.kind, &one.tenant, one.attempts) == (other.kind, &other.tenant, other.attempts)
         && (&one.code, &one.step) == (&other.code, &other.step)
         && (&one.consumer, &one.actor) == (&other.consumer, &other.actor)
+        && (&one.relay, &one.stream) == (&other.relay, &other.stream)
 }
 
 /// Encodes a record. What is in its key isn't repeated.
@@ -101,6 +108,8 @@ pub fn encode_tx_events(record: &TxRecord) -> Result<Vec<u8>, EncodeError<std::c
             actor: first.actor.as_deref(),
             ids,
             consumer: first.consumer.as_deref(),
+            relay: first.relay.as_deref(),
+            stream: first.stream.as_deref(),
         });
     }
     let mut encoder = Encoder::new(envelope::begin(64 + 32 * groups.len()));
@@ -143,6 +152,8 @@ pub fn decode_tx_events(key: TxRecordKey, bytes: &[u8]) -> Result<TxRecord, Code
             step: group.step.map(Arc::from),
             actor: group.actor.map(Arc::from),
             consumer: group.consumer.map(Arc::from),
+            relay: group.relay.map(Arc::from),
+            stream: group.stream.map(Arc::from),
             ..TxEvent::plain(kind_of(group.kind)?, tenant, "")
         };
         for ids in group.ids {
@@ -176,8 +187,10 @@ mod tests {
         let key = TxRecordKey { at: UnixMillis(7), shard: ShardId(2), of: TxSubject::Message, beat: 3, part: 0 };
         let with = |from, count| {
             let run = WireIds { text: None, segment: Some(9), from: Some(from), count: Some(count) };
-            let (attempts, code, step, actor, consumer) = (None, None, None, None, None);
-            let group = WireGroup { kind: 0, tenant: 0, attempts, code, step, actor, ids: vec![run], consumer };
+            let (attempts, code, step, actor) = (None, None, None, None);
+            let (consumer, relay, stream) = (None, None, None);
+            let ids = vec![run];
+            let group = WireGroup { kind: 0, tenant: 0, attempts, code, step, actor, ids, consumer, relay, stream };
             let mut encoder = Encoder::new(envelope::begin(0));
             encoder.array(3).unwrap().str("host").unwrap().encode(["acme"]).unwrap().encode([group]).unwrap();
             decode_tx_events(key, &envelope::seal(Kind::TxEvents, encoder.into_writer()))

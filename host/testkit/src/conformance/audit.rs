@@ -9,14 +9,17 @@ use waybill_core::inbox::records::{InboxCommit, InboxShardRecord, InboxWrite};
 use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::query::Page;
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
+use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::saga::records::{SagaCommit, SagaWrite};
+use waybill_core::streams::records::{StreamCommit, StreamShardRecord, StreamWrite};
 use waybill_core::time::UnixMillis;
 use waybill_core::tx_event::{TxEvent, TxEventKind, TxRecord, TxRecordKey, TxSubject};
 
 use super::inbox_samples::{Writer, inbound, row};
 use super::sagas::{next, take};
 use super::samples::{Owner, SHARD, T0, place, seq, tenant};
+use super::stream_samples::Writer as StreamWriter;
 use super::{SagaPorts, Store};
 
 fn at(ms: u64) -> UnixMillis {
@@ -105,6 +108,8 @@ pub async fn every_event_comes_back_as_it_was_written(store: &impl Store) {
         let (step, actor) = (Some(Arc::from("charge")), Some(Arc::from("ann")));
         let event = TxEvent { attempts, code, step, actor, ..event(kind, "acme", "order-18") };
         events.push(TxEvent { consumer: Some(Arc::from("ship")), ..event.clone() });
+        let (relay, stream) = (Some(Arc::from("mail")), Some(Arc::from("orders")));
+        events.push(TxEvent { relay, stream, ..event.clone() });
         events.push(event);
     }
     let written = record(5, 0, events);
@@ -282,4 +287,28 @@ pub async fn received_messages_are_found_by_their_consumer(store: &(impl InboxSt
     assert_eq!(found("consumer=ship id=m-1").await, ["TxRetry m-1"]);
     assert_eq!(found("consumer=b* kind=Tx*").await, ["TxDead m-2", "TxDead m-1"]);
     assert!(found("consumer=other").await.is_empty());
+}
+
+pub async fn events_of_streams_go_in_with_their_commit_or_not_at_all(store: &(impl StreamStore + TransactStore)) {
+    let mut writer = StreamWriter::new();
+    writer.write(store, Vec::new()).await;
+    let death = |beat: u64, id: &str| {
+        let key = TxRecordKey { at: at(1), shard: SHARD, of: TxSubject::Event, beat, part: 0 };
+        let died = TxEvent { relay: Some(Arc::from("mail")), ..event(TxEventKind::Dead, "acme", id) };
+        StreamWrite::PutTxEvents(Arc::new(TxRecord { key, host: "host-a".into(), events: vec![died] }))
+    };
+    let stale = StreamCommit {
+        expect_beat: 7,
+        record: StreamShardRecord { beat: 8, ..writer.record.clone() },
+        writes: vec![death(8, "event-0-8-0")],
+        ..writer.next()
+    };
+    let refused = store.commit_streams(stale).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Conflict(_)), "{refused:?}");
+    let beat = writer.record.beat + 1;
+    writer.write(store, vec![death(beat, "event-0-2-0")]).await;
+    let lines = all(store, &of_kind("TxDead"), 10).await;
+    let shown: Vec<_> =
+        lines.iter().map(|line| (line.object.as_str(), line.detail["of"].as_str(), &line.detail["relay"])).collect();
+    assert_eq!(shown, [("event-0-2-0", Some("event"), &"mail".into())]);
 }

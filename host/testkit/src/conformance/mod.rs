@@ -274,6 +274,7 @@ macro_rules! stream_store_conformance {
             stream_joint: a_handler_whose_events_number_themselves_commits_whole_or_not_at_all
             stream_joint: of_a_step_and_a_handler_at_one_end_exactly_one_goes_in
             streams: what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows
+            audit: events_of_streams_go_in_with_their_commit_or_not_at_all
             stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
             stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes
             stream_owner: events_with_numbers_from_elsewhere_are_named_from_the_first_that_is_kept
