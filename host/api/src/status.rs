@@ -74,15 +74,16 @@ pub struct BlockedView {
 pub struct AuditView {
     pub at: Instant,
     /// What happened, e.g. `TxReplayRequested` or `outbox_flush_conflict`; of messages and sagas `TxBegin`, `TxRetry`, `TxDead` and
-    /// `TxReplay`.
+    /// `TxReplay`, of received messages the last three, of events of streams `TxDead`.
     pub kind: String,
     /// Who asked: a token's name, `local`, or a host.
     pub actor: String,
     /// Whose data; null = everybody's.
     pub tenant: Option<String>,
-    /// Message, saga, operation or transport it is about.
+    /// Message, saga, operation or transport it is about. Of a received message the id that its sender gave it, of an event
+    /// of a stream the place of its dead letter.
     pub object: String,
-    /// Members that depend on `kind`; null without any.
+    /// Members that depend on `kind`; null without any. Of an event of a received message, and of acts on its dead letter, `consumer`.
     pub detail: serde_json::Value,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of the audit trail: acts of operators and hosts, one row each, and events of messages and sagas
+//! What is asked of the audit trail: acts of operators and hosts, one row each, and events of messages, received messages and sagas
 //! ([`crate::tx_event`]), many a record. Its filter has the grammar of lists: `actor=ann kind=Message* since=2026-12-01`.
 
 use crate::glob::Glob;
@@ -9,8 +9,8 @@ use crate::time::UnixMillis;
 use crate::tx_event::TxEventKind;
 
 /// What may stand in a condition.
-const FIELDS: &str = "actor, kind, object (with = and * as a wildcard), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > or <, \
-e.g. age<1h)";
+const FIELDS: &str = "actor, kind, object, consumer (with = and * as a wildcard), since, until (e.g. since=2026-12-01T14:00:00Z), age (with > \
+or <, e.g. age<1h)";
 
 /// Which lines of the trail. Every condition that is there has to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct AuditQuery {
     pub kind: Option<Glob>,
     /// What it happened to: a message, a saga, an operation, a transport.
     pub object: Option<Glob>,
+    /// Whose received message or dead letter it happened to.
+    pub consumer: Option<Glob>,
     pub tenant: Option<Tenant>,
     /// Written at this instant or later (`since=`, `age<1h`).
     pub since: Option<UnixMillis>,
@@ -41,6 +43,7 @@ impl AuditQuery {
                 "actor" => &mut query.actor,
                 "kind" => &mut query.kind,
                 "object" | "id" => &mut query.object,
+                "consumer" => &mut query.consumer,
                 _ => return Err(condition.unknown(FIELDS)),
             };
             condition.once(slot, Glob::new(&condition.value))?;
@@ -49,16 +52,16 @@ impl AuditQuery {
         Ok(query)
     }
 
-    /// Whether events of messages and sagas are asked for: only where a kind of theirs or an object is, for they are so many that
-    /// nobody would find an act among them.
+    /// Whether events of messages, received ones and sagas are asked for: only where a kind of theirs, an object or a consumer is, for
+    /// they are so many that nobody would find an act among them.
     pub fn wants_tx_events(&self) -> bool {
-        match (&self.kind, &self.object) {
-            (Some(kind), _) => TxEventKind::ALL.iter().any(|of| kind.matches(of.as_str())),
-            (None, object) => object.as_ref().is_some_and(|object| !object.is_any()),
+        match &self.kind {
+            Some(kind) => TxEventKind::ALL.iter().any(|of| kind.matches(of.as_str())),
+            None => [&self.object, &self.consumer].into_iter().flatten().any(|glob| !glob.is_any()),
         }
     }
 
-    /// Whether a line with these members is asked for; time is the reader's business.
+    /// Whether a line with these members is asked for; time and consumer are the reader's business.
     pub fn matches(&self, actor: &str, kind: &str, object: &str, tenant: Option<&str>) -> bool {
         let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
         holds(&self.actor, actor)
@@ -67,9 +70,16 @@ impl AuditQuery {
             && self.tenant.as_ref().is_none_or(|of| tenant == Some(of.as_str()))
     }
 
+    /// Whether a line of this consumer is asked for; none = it is of no received message.
+    pub fn is_of(&self, consumer: Option<&str>) -> bool {
+        self.consumer.as_ref().is_none_or(|wanted| consumer.is_some_and(|consumer| wanted.matches(consumer)))
+    }
+
     /// Whether this line is asked for, its time included.
     pub fn takes(&self, event: &AuditEvent) -> bool {
-        self.is_in_time(event.at) && self.matches(&event.actor, &event.kind, &event.object, event.tenant.as_deref())
+        self.is_in_time(event.at)
+            && self.matches(&event.actor, &event.kind, &event.object, event.tenant.as_deref())
+            && self.is_of(event.detail.get("consumer").and_then(serde_json::Value::as_str))
     }
 
     /// Whether an instant is within the bounds.
@@ -92,6 +102,8 @@ mod tests {
         assert!(AuditQuery { object: Some(Glob::literal("m-1")), ..AuditQuery::default() }.wants_tx_events());
         assert!(AuditQuery { object: Some(Glob::new("m-*")), ..AuditQuery::default() }.wants_tx_events());
         assert!(!AuditQuery { object: Some(Glob::new("*")), ..AuditQuery::default() }.wants_tx_events());
+        assert!(AuditQuery { consumer: Some(Glob::literal("ship")), ..AuditQuery::default() }.wants_tx_events());
+        assert!(!AuditQuery { consumer: Some(Glob::new("*")), ..AuditQuery::default() }.wants_tx_events());
         assert!(kind("TxDead").wants_tx_events() && kind("Tx*").wants_tx_events() && kind("*").wants_tx_events());
         assert!(!kind("Saga*").wants_tx_events() && !kind("TxReplayRequested").wants_tx_events());
     }
@@ -102,6 +114,7 @@ mod tests {
             actor: Some(Glob::new("host-*")),
             kind: Some(Glob::new("Tx*")),
             object: Some(Glob::literal("m-1")),
+            consumer: None,
             tenant: Some(Tenant::new("acme").unwrap()),
             since: Some(UnixMillis(5)),
             until: Some(UnixMillis(9)),
@@ -150,6 +163,11 @@ mod tests {
             "since=1970-01-01T01:00:00Z since=1970-01-01T02:00:00.001Z",
         ] {
             assert!(!takes(text), "{text}");
+        }
+        let of_ship = AuditEvent { detail: serde_json::json!({ "consumer": "ship" }), ..event.clone() };
+        for (text, is_taken) in [("consumer=ship", true), ("consumer=s*", true), ("consumer=bill", false)] {
+            let query = AuditQuery::parse(text, UnixMillis(10_800_000)).unwrap();
+            assert_eq!((query.takes(&of_ship), query.takes(&event)), (is_taken, false), "{text}");
         }
         let error = AuditQuery::parse("actr=ann", UnixMillis(0)).unwrap_err().to_string();
         assert!(error.contains("did you mean \"actor\"?"), "{error}");

@@ -1,7 +1,11 @@
-//! Audit events of messages and sagas (`soulbase-tx.md` §11, `TxEvent`).
+//! Audit events of messages, received messages, sagas and dead letters of streams (`soulbase-tx.md` §11, `TxEvent`).
 //!
 //! The commit that makes a fact writes its events, packed in one record. So none is lost, none tells of what didn't happen, and none
 //! goes when the history of a message or a saga does. Nothing is read for them.
+//!
+//! A received message has no [`TxEventKind::Begin`]: what flows through the inbox is in no commit before the one that ends it, and that
+//! one says when it was received in its history and in the seen set. Of events of streams there is [`TxEventKind::Dead`] alone: a replay
+//! of one is a call to a broker, which has two acts in the trail, what was asked and what came of it.
 
 use std::sync::Arc;
 
@@ -16,16 +20,16 @@ const EVENTS_MAX: usize = 4_096;
 /// Bytes that an event is counted with besides its texts.
 pub const EVENT_BYTES: usize = 32;
 
-/// What happened to a message or a saga.
+/// What happened to a message, a received message or a saga.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TxEventKind {
     /// A message entered the order or the schedule; a saga or a sub-saga was started.
     Begin,
     /// An attempt failed and another follows.
     Retry,
-    /// A message became a dead letter; a saga got stuck in a compensation.
+    /// A message, a received one or an event of a stream became a dead letter; a saga got stuck in a compensation.
     Dead,
-    /// An operator had a dead letter sent again, or a step called again.
+    /// An operator had a dead letter sent or handled again, or a step called again.
     Replay,
 }
 
@@ -48,14 +52,37 @@ impl TxEventKind {
 pub enum TxSubject {
     Message,
     Saga,
+    /// A received message at one consumer.
+    Inbox,
+    /// An event of a stream.
+    Event,
 }
 
 impl TxSubject {
+    pub const ALL: [Self; 4] = [Self::Message, Self::Saga, Self::Inbox, Self::Event];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Message => "message",
             Self::Saga => "saga",
+            Self::Inbox => "inbox",
+            Self::Event => "event",
         }
+    }
+
+    /// Its number in the keys of records, by which they are ordered.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Message => 0,
+            Self::Saga => 1,
+            Self::Inbox => 2,
+            Self::Event => 3,
+        }
+    }
+
+    /// The one that a key names.
+    pub fn of_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|of| u64::from(of.number()) == number)
     }
 }
 
@@ -63,7 +90,8 @@ impl TxSubject {
 pub struct TxEvent {
     pub kind: TxEventKind,
     pub tenant: Tenant,
-    /// Of the message, the saga or the sub-saga.
+    /// Of the message, the saga or the sub-saga; of a received message its sender's; of an event the place of
+    /// its dead letter.
     pub id: Arc<str>,
     /// Attempts that were made so far.
     pub attempts: u32,
@@ -71,19 +99,36 @@ pub struct TxEvent {
     pub code: Option<Arc<str>>,
     /// Step of a saga.
     pub step: Option<Arc<str>>,
+    /// Whose received message it is; of what nobody takes, `~` and its source.
+    pub consumer: Option<Arc<str>>,
+    /// Whose broker refused an event.
+    pub relay: Option<Arc<str>>,
+    /// Where an event belongs.
+    pub stream: Option<Arc<str>>,
     /// Who asked, where the commit knows it.
     pub actor: Option<Arc<str>>,
 }
 
 impl TxEvent {
-    /// One without an attempt, a failure, a step or an actor.
+    /// One of which nothing else is known.
     pub fn plain(kind: TxEventKind, tenant: &Tenant, id: impl Into<Arc<str>>) -> Self {
-        Self { kind, tenant: tenant.clone(), id: id.into(), attempts: 0, code: None, step: None, actor: None }
+        Self {
+            kind,
+            tenant: tenant.clone(),
+            id: id.into(),
+            attempts: 0,
+            code: None,
+            step: None,
+            consumer: None,
+            relay: None,
+            stream: None,
+            actor: None,
+        }
     }
 
     /// Bytes it is counted with against the bound of a commit.
     pub fn weight(&self) -> usize {
-        let texts = [&self.code, &self.step, &self.actor];
+        let texts = [&self.code, &self.step, &self.consumer, &self.relay, &self.stream, &self.actor];
         let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
         EVENT_BYTES + self.id.len() + texts
     }
@@ -126,7 +171,13 @@ impl TxRecord {
     pub fn view(&self, event: &TxEvent) -> AuditEvent {
         let mut detail = json!({ "of": self.key.of.as_str() });
         if let Some(detail) = detail.as_object_mut() {
-            let texts = [("code", &event.code), ("step", &event.step)];
+            let texts = [
+                ("code", &event.code),
+                ("step", &event.step),
+                ("consumer", &event.consumer),
+                ("relay", &event.relay),
+                ("stream", &event.stream),
+            ];
             detail.extend(texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), json!(text.as_ref()?)))));
             if event.attempts > 0 {
                 detail.insert("attempts".to_owned(), json!(event.attempts));
@@ -224,5 +275,16 @@ mod tests {
         let shown = record.view(&event);
         assert_eq!((shown.kind.as_str(), shown.actor.as_str(), shown.object.as_str()), ("TxDead", "host-a", "m-1"));
         assert_eq!(shown.detail, json!({ "of": "message", "code": "HTTP.STATUS", "attempts": 12 }));
+        let received = TxEvent { consumer: Some("ship".into()), ..event };
+        let key = TxRecordKey { of: TxSubject::Inbox, ..key() };
+        let shown = TxRecord { key, host: "host-a".into(), events: Vec::new() }.view(&received);
+        assert_eq!(shown.detail, json!({ "of": "inbox", "code": "HTTP.STATUS", "consumer": "ship", "attempts": 12 }));
+    }
+
+    #[test]
+    fn a_subject_is_found_by_its_number_and_keeps_it() {
+        assert_eq!(TxSubject::ALL.map(TxSubject::number), [0, 1, 2, 3]);
+        assert_eq!([0, 1, 2, 3].map(TxSubject::of_number), TxSubject::ALL.map(Some));
+        assert_eq!(TxSubject::of_number(4), None);
     }
 }

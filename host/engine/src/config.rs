@@ -145,7 +145,7 @@ pub struct EngineConfig {
     pub retire_after: Duration,
     /// A dead letter keeps its key.
     pub dead_holds_key: bool,
-    /// Commits write audit events of messages and sagas. It is as at the start.
+    /// Commits write audit events of messages, received messages and sagas. It is as at the start.
     pub tx_events: bool,
     /// How long the audit trail is kept.
     pub keep_audit: Duration,

@@ -123,7 +123,8 @@ pub const RELAY_OVERTAKEN: &str = "relay_overtaken";
 pub const OPERATIONS: &str = "waybill_operation";
 /// The audit trail's acts of operators and hosts: `[millis, order, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
-/// Its events of messages and sagas, those of one commit in a record: `[millis, shard, 0 or 1, beat, part]`, 1 = of sagas.
+/// Its events of messages, sagas, received messages and dead letters of streams, those of one commit in a record: `[millis, shard,
+/// subject, beat, part]`, the subject by its number ([`waybill_core::tx_event::TxSubject::number`]).
 pub const TX_EVENT: &str = "waybill_tx_event";
 /// State of plugins: `[scope, key]`.
 pub const KV: &str = "plugin_kv";

@@ -30,11 +30,12 @@ pub enum Audit {
 #[command(
     after_help = "Examples:\n  waybill audit list\n  waybill audit list --limit 500 -o jsonl\n  waybill audit list --id order-17\n  \
         waybill audit list --filter 'actor=ann kind=Message* since=2026-12-01'\n  \
-        waybill audit list --kind 'Tx*' --tenant acme --since 2026-11-21T09:00:00Z\n  waybill audit tail -f\n\n\
-        Without a kind or an object what people and hosts did is listed; events of messages and sagas (TxBegin, TxRetry, \
-        TxDead, TxReplay) are so many that they have to be asked for.\n\n\
-        Conditions: actor, kind, object with = and * as a wildcard; since and until with an instant or a day; age with > or <. --kind, \
-        --id, --since and --until are conditions, too, and all hold."
+        waybill audit list --kind 'Tx*' --tenant acme --since 2026-11-21T09:00:00Z\n  \
+        waybill audit list --consumer ship --kind TxDead\n  waybill audit tail -f\n\n\
+        Without a kind, an object or a consumer what people and hosts did is listed; events of messages and sagas (TxBegin, TxRetry, \
+        TxDead, TxReplay), and of received messages (the same without TxBegin), are so many that they have to be asked for.\n\n\
+        Conditions: actor, kind, object, consumer with = and * as a wildcard; since and until with an instant or a day; age with > or \
+        <. --kind, --id, --consumer, --since and --until are conditions, too, and all hold."
 )]
 pub struct List {
     /// Most events, up to 1,000
@@ -43,15 +44,18 @@ pub struct List {
     /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
-    /// Conditions: who (actor), what (kind), to what (object), when (since, until, age)
+    /// Conditions: who (actor), what (kind), to what (object, consumer), when (since, until, age)
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
     /// What happened; * stands for anything
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
-    /// What it happened to: a message, a saga, an operation, a name
+    /// What it happened to: a message, a received message, a saga, an operation, a name
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
+    /// Whose received message or dead letter it happened to; * stands for anything
+    #[arg(long, value_name = "NAME")]
+    pub consumer: Option<String>,
     /// Not before this instant (RFC 3339) or day (UTC)
     #[arg(long, value_name = "INSTANT")]
     pub since: Option<String>,
@@ -72,7 +76,13 @@ pub struct List {
 impl List {
     /// What the host is asked for, but for how much.
     fn query(&self) -> Vec<(&'static str, &str)> {
-        let given = [("kind", &self.kind), ("id", &self.id), ("since", &self.since), ("until", &self.until)];
+        let given = [
+            ("kind", &self.kind),
+            ("id", &self.id),
+            ("consumer", &self.consumer),
+            ("since", &self.since),
+            ("until", &self.until),
+        ];
         let mut query = lists::tenant_query(self.tenant.as_deref());
         query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))));
         query.extend(Some(("filter", self.filter.as_str())).filter(|(_, filter)| !filter.trim().is_empty()));

@@ -186,7 +186,7 @@ pub struct DeadSettings {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditSettings {
-    /// Commits write events of messages and sagas.
+    /// Commits write events of messages, received messages and sagas.
     pub messages: bool,
     /// How long the audit trail is kept.
     pub keep: Duration,

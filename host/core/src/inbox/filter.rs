@@ -6,14 +6,15 @@ use crate::annotation::Annotation;
 use crate::annotation_rows;
 use crate::glob::Glob;
 use crate::ids::{ConsumerName, InboundId, ShardId, Tenant};
-use crate::outbox::filter::{Contents, ErrorGlob, FilterError, annotation, conditions};
+use crate::outbox::filter::{Contents, ErrorGlob, FilterError, annotation, conditions, waits};
+use crate::outbox::owner::WaitKind;
 use crate::port::inbox_store::InboxFilter;
 use crate::time::UnixMillis;
 
 macro_rules! fields {
     ($($variant:ident = $name:ident ($number:tt) { $($unused:tt)* })*) => {
         concat!(
-            "consumer, source, context, subject, tenant, key, id, code, error, ",
+            "consumer, source, context, subject, tenant, key, id, code, error, waits, ",
             $(stringify!($name), ", ",)*
             "header.NAME, payload.PATH (with = and * as a wildcard), since, until (of its receipt, e.g. since=2026-12-01T14:00:00Z), age (since it was received, \
              with > or <, e.g. age>1h)"
@@ -23,6 +24,10 @@ macro_rules! fields {
 
 /// What may stand before `=`.
 const FIELDS: &str = annotation_rows!(fields);
+
+/// What a stored message may wait for. Its consumer stands for what holds it: a destination that is held, or one that asked for a pause.
+const WAITS: [WaitKind; 6] =
+    [WaitKind::Key, WaitKind::Retry, WaitKind::Destination, WaitKind::NoRoute, WaitKind::Trial, WaitKind::Turn];
 
 /// Conditions on stored messages. All that are set have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub struct StoredFilter {
     pub code: Option<Glob>,
     /// `error=`: of the last error.
     pub error: Option<ErrorGlob>,
+    /// `waits=`: what a message waits for. Its owner knows that, and the row doesn't say it: [`Self::takes_waiting`] looks at it.
+    pub waits: Option<Glob>,
     /// `correlation_id=` and the like; of no message that hasn't the text.
     pub annotations: Vec<(Annotation, Glob)>,
     /// `header.NAME=`, `payload.PATH=`.
@@ -68,6 +75,10 @@ impl StoredFilter {
             let slot = match condition.field.as_str() {
                 "error" | "last_error" => {
                     condition.once(&mut filter.error, ErrorGlob::new(value))?;
+                    continue;
+                }
+                "waits" | "waiting" => {
+                    condition.once(&mut filter.waits, waits(&condition, &WAITS)?)?;
                     continue;
                 }
                 "consumer" | "consumer_name" => &mut filter.consumer,
@@ -107,7 +118,12 @@ impl StoredFilter {
         }
     }
 
-    /// Whether a stored message matches.
+    /// Whether a stored message matches by what it waits for, as its owner says; none = it is with its handler, or nobody here knows.
+    pub fn takes_waiting(&self, on: Option<WaitKind>) -> bool {
+        self.waits.as_ref().is_none_or(|glob| on.is_some_and(|on| glob.matches(on.as_str())))
+    }
+
+    /// Whether a stored message matches by its row.
     pub fn takes(&self, shard: ShardId, row: &InboxRow) -> bool {
         let holds = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
         let message = &row.message;
@@ -213,6 +229,21 @@ mod tests {
         }
         let fresh = InboxRow { last_error: None, ..row() };
         assert!(!StoredFilter::parse("code=*", UnixMillis(0)).unwrap().takes(ShardId(3), &fresh));
+    }
+
+    #[test]
+    fn what_a_message_waits_for_is_one_of_what_the_inbox_knows() {
+        let read = |text: &str| StoredFilter::parse(text, UnixMillis(0));
+        let retry = read("waits=retry").unwrap();
+        assert!(retry.takes_waiting(Some(WaitKind::Retry)) && !retry.takes_waiting(Some(WaitKind::Key)));
+        assert!(!retry.takes_waiting(None) && read("key=*").unwrap().takes_waiting(None));
+        assert!(retry.takes(ShardId(3), &row()), "a row doesn't say it");
+        assert!(read("waits=*").unwrap().takes_waiting(Some(WaitKind::Turn)));
+        assert_eq!(read("waits=route").unwrap(), read("waiting=no_route").unwrap());
+        for never in ["schedule", "transport", "paused", "rate"] {
+            let refused = read(&format!("waits={never}")).unwrap_err().to_string();
+            assert!(refused.contains("write one of key, retry, destination"), "{refused}");
+        }
     }
 
     #[test]

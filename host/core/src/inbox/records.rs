@@ -18,6 +18,7 @@ use crate::saga::id::SagaKey;
 use crate::saga::json::Json;
 use crate::streams::joint::JointAppends;
 use crate::time::UnixMillis;
+use crate::tx_event::TxRecord;
 
 /// `inbox_shard:n`: who writes the inbox of a shard, and what has to be known at once by who takes it over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -226,7 +227,7 @@ pub struct SagaDoorGroup {
     pub items: Vec<SagaDoorItem>,
 }
 
-/// One change of rows, takes or dead letters in a commit.
+/// One change of rows, takes or dead letters in a commit, or what the audit trail says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxWrite {
     /// Writes the takes of this commit, under its beat.
@@ -241,6 +242,8 @@ pub enum InboxWrite {
     PutDead(Arc<InboxDead>),
     /// Removes a dead letter, if it is there.
     DeleteDead(Seq),
+    /// Writes what the audit trail says of the commit.
+    PutTxEvents(Arc<TxRecord>),
 }
 
 /// One transaction of the writer of a shard's inbox. It goes in only if the stored record has `expect_token` and `expect_beat`; the

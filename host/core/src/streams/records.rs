@@ -10,6 +10,7 @@ use super::name::StreamKey;
 use crate::ids::{EventId, RelayName, ShardId, Tenant};
 use crate::outbox::records::{DoorKey, Malformed};
 use crate::time::UnixMillis;
+use crate::tx_event::TxRecord;
 
 /// `stream_shard:n`: who numbers the streams of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -286,6 +287,8 @@ pub enum StreamWrite {
         reason: String,
     },
     PutDead(Box<StreamDead>),
+    /// Writes what the audit trail says of the commit.
+    PutTxEvents(Arc<TxRecord>),
     /// The stream has events of this node, and of this type: selectors find it.
     PutNode {
         stream: StreamKey,
@@ -342,6 +345,7 @@ impl StreamWrite {
                 StreamDead::Relay { packed, .. } => packed.len() + 256,
             },
             Self::PutFeed(record) => 64 + 96 * record.parts.len(),
+            Self::PutTxEvents(record) => record.weight() + 128,
             _ => 128,
         }
     }

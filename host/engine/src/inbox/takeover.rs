@@ -213,6 +213,7 @@ impl InboxOfShard {
             // cautious, what was in hand at the last crash may still come: to one whose takeover only its second try brought in, or
             // who had the shard in good order from one that hadn't had it back yet.
             unclean: died || record.suspicion.cautious || !self.handle.is_settled(),
+            tx_events: context.config.tx_events.then(|| Arc::from(context.config.host.as_str())),
             rules: Rules::default(),
         };
         Ok(InboxOwner::restore(config, record, found, context.clock.now()))

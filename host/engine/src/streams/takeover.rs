@@ -81,7 +81,9 @@ impl Supervised for StreamsOfShard {
         let _is_news = relay::read_notes(&self.shared).await?;
         let settings = self.shared.settings();
         let relays: Vec<_> = settings.relays.iter().map(|plan| relay::of_plan(plan, &record)).collect();
-        let config = OwnerConfig::new(self.handle.shard, self.shared.shards(), OWN_LEASE);
+        let context = &self.shared.context;
+        let tx_events = context.config.tx_events.then(|| Arc::from(context.config.host.as_str()));
+        let config = OwnerConfig { tx_events, ..OwnerConfig::new(self.handle.shard, self.shared.shards(), OWN_LEASE) };
         let owner = StreamOwner::new(config, record, Relays::new(relays), begun);
         tracing::info!(shard = self.handle.shard.0, of = Self::OF, token, "numbering the shard's streams");
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;

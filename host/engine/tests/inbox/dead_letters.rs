@@ -3,6 +3,7 @@
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
 use waybill_core::annotation::Annotation;
 use waybill_core::audit::AuditQuery;
+use waybill_core::glob::Glob;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, OperationRequest, Planned};
@@ -63,6 +64,32 @@ async fn a_replay_is_handled_again_and_its_id_stays_known() {
     let audit = host.outbox.audit(&AuditQuery::default(), None, 10).await.unwrap().items;
     assert!(audit.iter().any(|event| event.kind == "TxReplayRequested" && event.detail["kind"] == "inbox"));
     assert!(host.outbox.replay(&named(&place), Replay::because("again"), "ann").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_trail_has_what_became_of_a_received_message_with_codes_attempts_and_consumer() {
+    let world = World::new();
+    let host = world.start().await;
+    world.http.answer(|posted| Reply::status(if posted.attempt() < 3 { 500 } else { 422 }));
+    world.shop.send_keyed("m-1", "a", "{\"n\":1}");
+    world.until_dead(1).await;
+    world.http.answer(|_| Reply::status(200));
+    let place = host.dead().await.remove(0).id;
+    host.outbox.replay(&named(&place), Replay::because("fixed"), "ann").await.unwrap();
+    world.until_rows(0).await;
+    let of_ship = AuditQuery { consumer: Some(Glob::literal("ship")), ..AuditQuery::default() };
+    let trail = host.outbox.audit(&of_ship, None, 100).await.unwrap().items;
+    let mut kinds: Vec<&str> = trail.iter().map(|line| line.kind.as_str()).collect();
+    // The act is written beside the commit that does it, so either may be first.
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["TxDead", "TxReplay", "TxReplayRequested", "TxRetry", "TxRetry"]);
+    let of = |kind: &str| trail.iter().find(|line| line.kind == kind).unwrap();
+    let dead = of("TxDead");
+    assert_eq!((dead.object.as_str(), &dead.detail["of"]), ("m-1", &"inbox".into()));
+    assert_eq!((&dead.detail["attempts"], &dead.detail["code"]), (&3.into(), &"HTTP.422".into()));
+    assert_eq!((dead.tenant.as_deref(), &dead.detail["consumer"]), (Some("default"), &"ship".into()));
+    let requested = of("TxReplayRequested");
+    assert_eq!((requested.object.as_str(), &requested.detail["message_id"]), (&*place, &"m-1".into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,6 +117,11 @@ async fn stored_messages_are_listed_page_by_page() {
     assert_eq!((ids.len(), ids[0].as_str()), (25, "m-00"));
     let newest = host.inbound.stored(&filter, StoredOrder::Newest, None, 2).await.unwrap();
     assert_eq!(newest.items.iter().map(|message| message.id.as_str()).collect::<Vec<_>>(), ["m-24", "m-23"]);
+    let waits = async |what: &str| {
+        let filter = StoredFilter::parse(&format!("waits={what}"), START).unwrap();
+        host.inbound.stored(&filter, StoredOrder::Place, None, 100).await.unwrap().items.len()
+    };
+    assert_eq!((waits("retry").await, waits("key").await, waits("*").await), (25, 0, 25));
     let none = StoredFilter::parse("id=m-99", START).unwrap();
     assert!(host.inbound.stored(&none, StoredOrder::Place, None, 10).await.unwrap().items.is_empty());
 }

@@ -4,6 +4,7 @@ use waybill_api::dead_events::DeadEvent;
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
 use waybill_core::audit::AuditQuery;
 use waybill_core::code::Code;
+use waybill_core::glob::Glob;
 use waybill_core::ids::Tenant;
 use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::service::MessageState;
@@ -63,6 +64,19 @@ async fn an_event_that_its_broker_refused_is_in_the_one_list_and_shown_whole() {
     );
     let foreign = DeadId::new(&Tenant::new("globex").unwrap(), &all[0].id);
     assert_eq!(host.outbox.dead_letter(&foreign).await.unwrap_err().code(), Code::DEAD_NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_death_of_an_event_is_in_the_trail_under_the_place_of_its_dead_letter() {
+    let world = World::with(relayed);
+    let host = refused(&world, &["x-0"]).await;
+    let id = listed(&host, "").await.remove(0).id;
+    let query = AuditQuery { object: Some(Glob::literal(&id)), ..AuditQuery::default() };
+    let lines = host.outbox.audit(&query, None, 100).await.unwrap().items;
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((line.kind.as_str(), line.tenant.as_deref()), ("TxDead", Some(tenant().as_str())));
+    let detail = serde_json::json!({ "of": "event", "code": "POISON", "relay": "out", "stream": "a" });
+    assert_eq!(line.detail, detail);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,8 +23,8 @@ pub struct Trail {
 pub fn audit(view: &Trail, as_of: AsOf) -> Markup {
     let asked = &view.asked;
     html! {
-        (head(&html! { "Audit" }, &html! { p { "What people and the host did, newest first. Events of messages and sagas come where their kind or an object is asked for." } }, None))
-        (asked.form(address::AUDIT, "actor=ann kind=Message* object=order-17 since=2026-12-01", as_of))
+        (head(&html! { "Audit" }, &html! { p { "What people and the host did, newest first. Events of messages, received messages and sagas come where their kind, an object or a consumer is asked for." } }, None))
+        (asked.form(address::AUDIT, "actor=ann kind=Message* object=order-17 consumer=ship since=2026-12-01", as_of))
         @match &view.rows {
             Err(why) => { (fault("The audit trail", why)) }
             Ok(rows) if rows.items.is_empty() && rows.older.is_none() && asked.filter.is_empty() && !asked.is_further => {

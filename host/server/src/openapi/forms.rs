@@ -99,6 +99,7 @@ const TEXTS: &[Row] = &[
     ("cause", &APPENDED, ANY.up_to(TEXT_BYTES_MAX).like(PLAIN)),
     ("code", &["WorkerError"], ANY.at_least(1).up_to(FAULT_CODE_BYTES_MAX).like(FAULT_CODE)),
     ("code", &["StepReplyError"], ANY.at_least(1).up_to(FAULT_CODE_BYTES_MAX).like(WORD)),
+    ("consumer", &["/v1/audit"], ANY.at_least(1)),
     ("consumer", &[], LINE.up_to(INBOX_NAME_BYTES_MAX)),
     ("cursor", &["/v1/subscribe"], ANY.at_least(1).up_to(CURSOR_BYTES_MAX)),
     ("cursor", &[], ANY.at_least(1).like(OPAQUE)),

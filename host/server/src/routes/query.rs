@@ -118,7 +118,7 @@ pub(crate) struct QuarantineQuery {
 pub(crate) struct InboxQuery {
     /// Only this tenant's; a credential of several names one, here or in `filter`.
     pub tenant: Option<String>,
-    /// Conditions that all hold: `consumer=ship context=sales code=HTTP.* age>1h`.
+    /// Conditions that all hold: `consumer=ship context=sales code=HTTP.* waits=retry age>1h`.
     #[serde(default)]
     pub filter: String,
     /// From `next_cursor` of the page before.
@@ -179,8 +179,10 @@ pub(crate) struct AuditParameters {
     pub filter: String,
     /// What happened; `*` stands for anything: `TxDead`, `Saga*`. Not beside `kind=` in the filter.
     pub kind: Option<String>,
-    /// What it happened to: the id of a message, a saga or an operation, or a name, as it is. Not beside `object=` in the filter.
+    /// What it happened to: the id of a message, a received message, a saga or an operation, or a name, as it is. Not beside `object=` in the filter.
     pub id: Option<String>,
+    /// Whose received message or dead letter; `*` stands for anything. Not beside `consumer=` in the filter.
+    pub consumer: Option<String>,
     /// Only this tenant's; a credential of several has to name one.
     pub tenant: Option<String>,
     /// Not before this instant, in RFC 3339 with its offset, or the beginning of this day (UTC); from 1970 on.
@@ -200,6 +202,7 @@ impl AuditParameters {
         let mut wanted = AuditQuery::parse(&self.filter, now).map_err(ServiceError::Filter)?;
         once(&mut wanted.kind, self.kind.as_deref().map(Glob::new), "kind", "kind")?;
         once(&mut wanted.object, self.id.as_deref().map(Glob::literal), "id", "object")?;
+        once(&mut wanted.consumer, self.consumer.as_deref().map(Glob::new), "consumer", "consumer")?;
         // Of two the narrower one holds; nothing is before none.
         wanted.since = wanted.since.max(instant_of(self.since.as_deref(), "since")?);
         let until = instant_of(self.until.as_deref(), "until")?;

@@ -24,8 +24,9 @@ use crate::ui;
 
 /// Show the audit trail
 ///
-/// Newest first: what people and the host did. Events of messages and sagas (`TxBegin`, `TxRetry`, `TxDead`, `TxReplay`) come
-/// among it where a kind of theirs or an object is asked for.
+/// Newest first: what people and the host did. Events of messages, sagas (`TxBegin`, `TxRetry`, `TxDead`, `TxReplay`) and received
+/// messages (the same without `TxBegin`), and `TxDead` of events of streams, come among it where a kind of theirs, an object or a
+/// consumer is asked for.
 #[utoipa::path(get, path = "/v1/audit", tag = "system", operation_id = "listAudit", params(AuditParameters),
     responses((status = 200, description = "A page of it.", body = List<AuditView>), Problems),
     extensions(("x-waybill-permission" = json!("operate"))))]
@@ -35,7 +36,8 @@ pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> R
     let tenant = caller.scope(asked.tenant.as_deref(), "")?;
     bounded(&asked.filter)?;
     let wanted = asked.wanted(tenant.clone(), now())?;
-    let filter = format!("{:?} {:?} {:?} {:?} {:?}", asked.kind, asked.id, asked.since, asked.until, asked.filter);
+    let (kind, id, consumer) = (&asked.kind, &asked.id, &asked.consumer);
+    let filter = format!("{kind:?} {id:?} {consumer:?} {:?} {:?} {:?}", asked.since, asked.until, asked.filter);
     let cursors = Cursors::of("audit", tenant.as_ref().map(Tenant::as_str), &filter);
     let inner = cursors.read(asked.cursor.as_deref())?;
     let found = app.service.audit(&wanted, inner.as_deref(), limit).await?;

@@ -200,6 +200,8 @@ async fn the_audit_trail_is_filtered_paged_and_a_tenants_own() {
     assert_eq!(lines(&ask("all", "filter=kind%3DTx*+since%3D2000-01-01&limit=6").await).len(), 6);
     assert_eq!(lines(&ask("all", "filter=kind%3DTxBegin&id=d-1").await), ["TxBegin d-1"], "all conditions hold");
     assert!(lines(&ask("all", "filter=actor%3Dann&id=d-1").await).is_empty());
+    assert!(lines(&ask("all", "consumer=ship&kind=Tx*").await).is_empty(), "of no received message");
+    assert_eq!(ask("all", &format!("kind=Tx*&consumer=ship&cursor={cursor}")).await["status"], 400);
     for wrong in [
         "since=yesterday",
         "id=",
@@ -207,6 +209,8 @@ async fn the_audit_trail_is_filtered_paged_and_a_tenants_own() {
         "filter=who%3Dann",
         "filter=kind%3DTxDead&kind=TxDead",
         "filter=object%3Da&id=a",
+        "consumer=",
+        "filter=consumer%3Da&consumer=a",
     ] {
         let refused = ask("all", wrong).await;
         assert_eq!(

@@ -50,6 +50,15 @@ struct WireGroup<'b> {
     actor: Option<&'b str>,
     #[b(6)]
     ids: Vec<WireIds<'b>>,
+    /// Records of earlier versions have none.
+    #[b(7)]
+    consumer: Option<&'b str>,
+    /// As of consumers.
+    #[b(8)]
+    relay: Option<&'b str>,
+    /// As of consumers.
+    #[b(9)]
+    stream: Option<&'b str>,
 }
 
 fn kind_number(kind: TxEventKind) -> u8 {
@@ -69,7 +78,9 @@ fn kind_of(number: u8) -> Result<TxEventKind, CodecError> {
 /// Whether two events differ in nothing but their ids.
 fn alike(one: &TxEvent, other: &TxEvent) -> bool {
     (one.kind, &one.tenant, one.attempts) == (other.kind, &other.tenant, other.attempts)
-        && (&one.code, &one.step, &one.actor) == (&other.code, &other.step, &other.actor)
+        && (&one.code, &one.step) == (&other.code, &other.step)
+        && (&one.consumer, &one.actor) == (&other.consumer, &other.actor)
+        && (&one.relay, &one.stream) == (&other.relay, &other.stream)
 }
 
 /// Encodes a record. What is in its key isn't repeated.
@@ -96,6 +107,9 @@ pub fn encode_tx_events(record: &TxRecord) -> Result<Vec<u8>, EncodeError<std::c
             step: first.step.as_deref(),
             actor: first.actor.as_deref(),
             ids,
+            consumer: first.consumer.as_deref(),
+            relay: first.relay.as_deref(),
+            stream: first.stream.as_deref(),
         });
     }
     let mut encoder = Encoder::new(envelope::begin(64 + 32 * groups.len()));
@@ -137,6 +151,9 @@ pub fn decode_tx_events(key: TxRecordKey, bytes: &[u8]) -> Result<TxRecord, Code
             code: group.code.map(Arc::from),
             step: group.step.map(Arc::from),
             actor: group.actor.map(Arc::from),
+            consumer: group.consumer.map(Arc::from),
+            relay: group.relay.map(Arc::from),
+            stream: group.stream.map(Arc::from),
             ..TxEvent::plain(kind_of(group.kind)?, tenant, "")
         };
         for ids in group.ids {
@@ -170,8 +187,10 @@ mod tests {
         let key = TxRecordKey { at: UnixMillis(7), shard: ShardId(2), of: TxSubject::Message, beat: 3, part: 0 };
         let with = |from, count| {
             let run = WireIds { text: None, segment: Some(9), from: Some(from), count: Some(count) };
-            let group =
-                WireGroup { kind: 0, tenant: 0, attempts: None, code: None, step: None, actor: None, ids: vec![run] };
+            let (attempts, code, step, actor) = (None, None, None, None);
+            let (consumer, relay, stream) = (None, None, None);
+            let ids = vec![run];
+            let group = WireGroup { kind: 0, tenant: 0, attempts, code, step, actor, ids, consumer, relay, stream };
             let mut encoder = Encoder::new(envelope::begin(0));
             encoder.array(3).unwrap().str("host").unwrap().encode(["acme"]).unwrap().encode([group]).unwrap();
             decode_tx_events(key, &envelope::seal(Kind::TxEvents, encoder.into_writer()))
@@ -179,5 +198,20 @@ mod tests {
         assert_eq!(with(4_000, 96).unwrap().events.len(), 96);
         assert!(matches!(with(4_000, 97), Err(CodecError::Damaged(_))));
         assert!(matches!(with(1, u16::MAX), Err(CodecError::Damaged(_))));
+    }
+
+    #[test]
+    fn a_record_of_before_consumers_were_in_it_is_read_and_one_without_any_is_written_like_it() {
+        let key = TxRecordKey { at: UnixMillis(7), shard: ShardId(2), of: TxSubject::Message, beat: 3, part: 0 };
+        let mut old = Encoder::new(envelope::begin(0));
+        old.array(3).unwrap().str("host").unwrap().encode(["acme"]).unwrap().array(1).unwrap();
+        old.map(5).unwrap().u8(0).unwrap().u8(2).unwrap().u8(1).unwrap().u16(0).unwrap();
+        old.u8(2).unwrap().u32(12).unwrap().u8(3).unwrap().str("HTTP.400").unwrap();
+        old.u8(6).unwrap().array(1).unwrap().map(1).unwrap().u8(0).unwrap().str("m-1").unwrap();
+        let old = envelope::seal(Kind::TxEvents, old.into_writer());
+        let read = decode_tx_events(key, &old).unwrap();
+        let plain = TxEvent::plain(TxEventKind::Dead, &Tenant::new("acme").unwrap(), "m-1");
+        assert_eq!(read.events, [TxEvent { attempts: 12, code: Some("HTTP.400".into()), ..plain }]);
+        assert_eq!(encode_tx_events(&read).unwrap(), old);
     }
 }

@@ -14,12 +14,12 @@ use crate::codec::inbox::seen::SeenIds;
 use crate::codec::inbox::{encode_saga_door, encode_takes};
 use crate::fault::store_error;
 use crate::quarantine::Spoilt;
-use crate::rows::{encoded, inbox as rows};
+use crate::rows::{encoded, inbox as rows, tx_event};
 use crate::store::{SurrealStore, finish};
 use crate::streams::Joint;
 use crate::tables::{
     INBOX, INBOX_DATA, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE, INBOX_SHARD, INBOX_TAKEN, META, SAGA_DOOR,
-    beat_key, inbox_secret_key, saga_door_key, seq_key, shard_key, unsigned,
+    TX_EVENT, beat_key, inbox_secret_key, saga_door_key, seq_key, shard_key, unsigned,
 };
 use crate::transact::{DoorGroupAt, door_rows, put_door_rows};
 
@@ -164,6 +164,9 @@ fn change_of(shard: ShardId, write: &InboxWrite, changes: &mut Vec<Change>) -> R
             changes.push(Change::Put(INBOX_DEAD, seq_key(shard, dead.seq), rows::of_dead(dead)?));
         }
         InboxWrite::DeleteDead(seq) => changes.push(Change::Delete(INBOX_DEAD, seq_key(shard, *seq))),
+        InboxWrite::PutTxEvents(record) => {
+            changes.push(Change::Put(TX_EVENT, tx_event::key_of(&record.key), tx_event::of_record(record)?));
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Audit events of messages and sagas: those of one commit in a record.
+//! Audit events of messages, sagas and received messages: those of one commit in a record.
 
 use waybill_core::ids::ShardId;
 use waybill_core::port::store::StoreError;
@@ -10,9 +10,9 @@ use super::{encoded, lacks, unreadable};
 use crate::codec::{decode_tx_events, encode_tx_events};
 use crate::tables::{TX_EVENT, number, part, parts, shard_value};
 
-/// `[millis, shard, 0 or 1, beat, part]`, 1 = of sagas.
+/// `[millis, shard, subject, beat, part]`, the subject by its number.
 pub fn key_of(of: &TxRecordKey) -> RecordIdKey {
-    let subject = i64::from(of.of == TxSubject::Saga);
+    let subject = i64::from(of.of.number());
     key([number(of.at.0), shard_value(of.shard), int(subject), number(of.beat), int(i64::from(of.part))])
 }
 
@@ -21,15 +21,10 @@ pub fn key_in(of: &RecordIdKey) -> Option<TxRecordKey> {
     if parts(of).len() != 5 {
         return None;
     }
-    let subject = match part(of, 2)? {
-        0 => TxSubject::Message,
-        1 => TxSubject::Saga,
-        _ => return None,
-    };
     Some(TxRecordKey {
         at: UnixMillis(part(of, 0)?),
         shard: ShardId(u16::try_from(part(of, 1)?).ok()?),
-        of: subject,
+        of: TxSubject::of_number(part(of, 2)?)?,
         beat: part(of, 3)?,
         part: u16::try_from(part(of, 4)?).ok()?,
     })

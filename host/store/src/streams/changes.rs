@@ -15,11 +15,11 @@ use super::keys::{
 };
 use crate::fault::store_error;
 use crate::quarantine::put;
-use crate::rows::streams as rows;
+use crate::rows::{streams as rows, tx_event};
 use crate::store::SurrealStore;
 use crate::tables::{
     EVENT, EVENT_BLOB, EVENT_ID, EVENT_ID_DUE, EVENT_RESOURCE, RELAY_AT, RELAY_OVERTAKEN, STREAM, STREAM_DEAD,
-    STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_TYPE, door_key,
+    STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST, STREAM_TYPE, TX_EVENT, door_key,
 };
 
 /// Feed records removed at once.
@@ -89,6 +89,9 @@ impl Changes {
                 let key = dead_key(self.shard, beat, *dead);
                 *dead = dead.saturating_add(1);
                 Change::Put(STREAM_DEAD, key, rows::of_dead(letter, now_millis())?)
+            }
+            StreamWrite::PutTxEvents(record) => {
+                Change::Put(TX_EVENT, tx_event::key_of(&record.key), tx_event::of_record(record)?)
             }
             StreamWrite::PutNode { stream, node } => {
                 Change::Put(STREAM_NODE, selected_key(stream, node), Object::default())

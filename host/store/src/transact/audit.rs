@@ -1,5 +1,5 @@
-//! The audit trail: acts of operators and hosts in one table, events of messages and sagas in another, both under keys that begin
-//! with the instant, so that the newest are read from the end and the oldest are removed from the front.
+//! The audit trail: acts of operators and hosts in one table, events of messages, sagas and received messages in another, both under keys
+//! that begin with the instant, so that the newest are read from the end and the oldest are removed from the front.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -64,8 +64,7 @@ impl Place {
         match self {
             Self::Act { at, order, ulid } => format!("a.{at}.{order}.{ulid}"),
             Self::Event { record: TxRecordKey { at, shard, of, beat, part }, index } => {
-                let of = u8::from(*of == TxSubject::Saga);
-                format!("e.{at}.{shard}.{of}.{beat}.{part}.{index}", at = at.0)
+                format!("e.{at}.{shard}.{of}.{beat}.{part}.{index}", at = at.0, of = of.number())
             }
         }
     }
@@ -85,11 +84,7 @@ impl Place {
     }
 
     fn event([at, shard, of, beat, part, index]: [&str; 6]) -> Option<Self> {
-        let of = match of {
-            "0" => TxSubject::Message,
-            "1" => TxSubject::Saga,
-            _ => return None,
-        };
+        let of = TxSubject::of_number(of.parse().ok()?)?;
         let (at, shard) = (UnixMillis(at.parse().ok()?), ShardId(shard.parse().ok()?));
         let record = TxRecordKey { at, shard, of, beat: beat.parse().ok()?, part: part.parse().ok()? };
         Some(Self::Event { record, index: index.parse().ok()? })
@@ -193,7 +188,10 @@ impl Filling<'_> {
             self.reads += 1;
             self.last = Some(Place::Event { record: record.key, index });
             let tenant = Some(event.tenant.as_str());
-            if is_in_time && self.query.matches(record.actor(event), event.kind.as_str(), &event.id, tenant) {
+            let is_wanted = is_in_time
+                && self.query.is_of(event.consumer.as_deref())
+                && self.query.matches(record.actor(event), event.kind.as_str(), &event.id, tenant);
+            if is_wanted {
                 self.items.push(record.view(event));
             }
         }

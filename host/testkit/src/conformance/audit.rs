@@ -1,19 +1,25 @@
-//! The audit trail: acts of operators, and events of messages and sagas.
+//! The audit trail: acts of operators, and events of messages, sagas and received messages.
 
 use std::sync::Arc;
 
 use waybill_core::audit::AuditQuery;
 use waybill_core::glob::Glob;
 use waybill_core::ids::{ShardId, host_made_id};
+use waybill_core::inbox::records::{InboxCommit, InboxShardRecord, InboxWrite};
+use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::query::Page;
 use waybill_core::port::store::{OwnerCommit, StoreError, Write};
+use waybill_core::port::stream_store::StreamStore;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::saga::records::{SagaCommit, SagaWrite};
+use waybill_core::streams::records::{StreamCommit, StreamShardRecord, StreamWrite};
 use waybill_core::time::UnixMillis;
 use waybill_core::tx_event::{TxEvent, TxEventKind, TxRecord, TxRecordKey, TxSubject};
 
+use super::inbox_samples::{Writer, inbound, row};
 use super::sagas::{next, take};
 use super::samples::{Owner, SHARD, T0, place, seq, tenant};
+use super::stream_samples::Writer as StreamWriter;
 use super::{SagaPorts, Store};
 
 fn at(ms: u64) -> UnixMillis {
@@ -100,7 +106,11 @@ pub async fn every_event_comes_back_as_it_was_written(store: &impl Store) {
     for (kind, attempts) in [(TxEventKind::Retry, 3), (TxEventKind::Dead, 12), (TxEventKind::Replay, 0)] {
         let code = Some(Arc::from("HTTP.STATUS"));
         let (step, actor) = (Some(Arc::from("charge")), Some(Arc::from("ann")));
-        events.push(TxEvent { attempts, code, step, actor, ..event(kind, "acme", "order-18") });
+        let event = TxEvent { attempts, code, step, actor, ..event(kind, "acme", "order-18") };
+        events.push(TxEvent { consumer: Some(Arc::from("ship")), ..event.clone() });
+        let (relay, stream) = (Some(Arc::from("mail")), Some(Arc::from("orders")));
+        events.push(TxEvent { relay, stream, ..event.clone() });
+        events.push(event);
     }
     let written = record(5, 0, events);
     write(store, &[Arc::clone(&written)]).await;
@@ -224,4 +234,81 @@ pub async fn events_of_sagas_go_in_with_their_commit_or_not_at_all(store: &(impl
     let lines = all(store, &of_kind("TxBegin"), 10).await;
     let shown: Vec<_> = lines.iter().map(|line| (line.object.as_str(), line.detail["of"].as_str())).collect();
     assert_eq!(shown, [("s-1", Some("saga"))]);
+}
+
+/// A record of the inbox's, of the commit with this beat.
+fn received(beat: u64, id: &str) -> Arc<TxRecord> {
+    let key = TxRecordKey { at: at(1), shard: SHARD, of: TxSubject::Inbox, beat, part: 0 };
+    let events = [("ship", TxEventKind::Retry), ("bill", TxEventKind::Dead)].map(|(name, kind)| TxEvent {
+        consumer: Some(Arc::from(name)),
+        attempts: 2,
+        ..event(kind, "acme", id)
+    });
+    Arc::new(TxRecord { key, host: "host-a".into(), events: events.into() })
+}
+
+pub async fn events_of_the_inbox_go_in_with_their_commit_or_not_at_all(store: &(impl InboxStore + TransactStore)) {
+    let mut writer = Writer::new();
+    writer.write(store, vec![InboxWrite::PutRow(Arc::new(row(1, inbound("m-1"))))]).await;
+    let stale = InboxCommit {
+        expect_beat: 7,
+        record: InboxShardRecord { beat: 8, ..writer.record.clone() },
+        writes: vec![InboxWrite::PutTxEvents(received(8, "stale"))],
+        ..writer.next()
+    };
+    let refused = store.commit_inbox(stale).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Conflict(_)), "{refused:?}");
+    let beat = writer.record.beat + 1;
+    writer.write(store, vec![InboxWrite::PutTxEvents(received(beat, "m-1"))]).await;
+    let shown = |lines: Vec<AuditEvent>| {
+        let text = |line: &AuditEvent| {
+            format!("{} {} {} {}", line.kind, line.object, line.detail["of"], line.detail["consumer"])
+        };
+        lines.iter().map(text).collect::<Vec<_>>()
+    };
+    let (dead, retried) = (r#"TxDead m-1 "inbox" "bill""#, r#"TxRetry m-1 "inbox" "ship""#);
+    assert_eq!(shown(all(store, &of_kind("Tx*"), 1).await), [dead, retried]);
+}
+
+pub async fn received_messages_are_found_by_their_consumer(store: &(impl InboxStore + TransactStore)) {
+    let mut writer = Writer::new();
+    for id in ["m-1", "m-2"] {
+        let beat = writer.record.beat + 1;
+        writer.write(store, vec![InboxWrite::PutTxEvents(received(beat, id))]).await;
+    }
+    store.audit(&act(1, Some("acme"))).await.unwrap();
+    let detail = serde_json::json!({ "consumer": "ship" });
+    store.audit(&AuditEvent { detail, object: "inbox-0-1".into(), ..act(5, Some("acme")) }).await.unwrap();
+    let found = async |filter: &str| {
+        let lines = all(store, &AuditQuery::parse(filter, at(9)).unwrap(), 1).await;
+        lines.into_iter().map(|line| format!("{} {}", line.kind, line.object)).collect::<Vec<_>>()
+    };
+    assert_eq!(found("consumer=ship").await, ["TxReplayRequested inbox-0-1", "TxRetry m-2", "TxRetry m-1"]);
+    assert_eq!(found("consumer=ship id=m-1").await, ["TxRetry m-1"]);
+    assert_eq!(found("consumer=b* kind=Tx*").await, ["TxDead m-2", "TxDead m-1"]);
+    assert!(found("consumer=other").await.is_empty());
+}
+
+pub async fn events_of_streams_go_in_with_their_commit_or_not_at_all(store: &(impl StreamStore + TransactStore)) {
+    let mut writer = StreamWriter::new();
+    writer.write(store, Vec::new()).await;
+    let death = |beat: u64, id: &str| {
+        let key = TxRecordKey { at: at(1), shard: SHARD, of: TxSubject::Event, beat, part: 0 };
+        let died = TxEvent { relay: Some(Arc::from("mail")), ..event(TxEventKind::Dead, "acme", id) };
+        StreamWrite::PutTxEvents(Arc::new(TxRecord { key, host: "host-a".into(), events: vec![died] }))
+    };
+    let stale = StreamCommit {
+        expect_beat: 7,
+        record: StreamShardRecord { beat: 8, ..writer.record.clone() },
+        writes: vec![death(8, "event-0-8-0")],
+        ..writer.next()
+    };
+    let refused = store.commit_streams(stale).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Conflict(_)), "{refused:?}");
+    let beat = writer.record.beat + 1;
+    writer.write(store, vec![death(beat, "event-0-2-0")]).await;
+    let lines = all(store, &of_kind("TxDead"), 10).await;
+    let shown: Vec<_> =
+        lines.iter().map(|line| (line.object.as_str(), line.detail["of"].as_str(), &line.detail["relay"])).collect();
+    assert_eq!(shown, [("event-0-2-0", Some("event"), &"mail".into())]);
 }

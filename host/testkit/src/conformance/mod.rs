@@ -221,6 +221,8 @@ macro_rules! inbox_store_conformance {
             inbox: what_is_left_for_sagas_comes_in_order_until_it_is_removed
             inbox: a_consumer_is_bound_to_its_first_home
             inbox: what_a_host_knows_of_a_table_comes_back_as_it_was_written
+            audit: events_of_the_inbox_go_in_with_their_commit_or_not_at_all
+            audit: received_messages_are_found_by_their_consumer
             inbox_seen: what_was_seen_is_found_whatever_its_form
             inbox_seen: an_id_with_a_time_is_found_among_those_without
             inbox_seen: what_was_filed_by_a_stamp_is_found_without_it
@@ -272,6 +274,7 @@ macro_rules! stream_store_conformance {
             stream_joint: a_handler_whose_events_number_themselves_commits_whole_or_not_at_all
             stream_joint: of_a_step_and_a_handler_at_one_end_exactly_one_goes_in
             streams: what_is_said_last_of_a_relay_is_noted_with_a_number_that_grows
+            audit: events_of_streams_go_in_with_their_commit_or_not_at_all
             stream_owner: an_owner_numbers_what_all_append_at_once_without_a_gap
             stream_owner: an_id_is_numbered_once_whichever_way_its_event_comes
             stream_owner: events_with_numbers_from_elsewhere_are_named_from_the_first_that_is_kept

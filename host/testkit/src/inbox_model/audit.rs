@@ -10,6 +10,7 @@ use waybill_core::inbox::settings::Target;
 use super::broker::State;
 use super::handlers::{event_of, leaves_event, leaves_message, leaves_signal};
 use super::ledger::Item;
+use super::trail::Trail;
 use super::world::World;
 
 impl World {
@@ -21,6 +22,7 @@ impl World {
         self.audit_leavings();
         self.audit_events();
         self.audit_dlq();
+        self.audit_trail();
     }
 
     fn tell_stuck(&mut self) {
@@ -130,6 +132,17 @@ impl World {
         let expected = self.ledger.dead_letters;
         if found != expected {
             self.ledger.violation(format!("DLQ: {expected} dead letters, {found} messages"));
+        }
+    }
+
+    /// The audit trail has each retry, death and replay once, whatever became of the commits and of who made them.
+    fn audit_trail(&mut self) {
+        let mut found = Trail::default();
+        self.store.read(|tables| tables.tx_events.values().for_each(|record| found.add_record(record)));
+        if found != self.ledger.trail {
+            let expected = &self.ledger.trail;
+            let text = format!("TRAIL: {expected:?} went in, {found:?} is there");
+            self.ledger.violation(text);
         }
     }
 }

@@ -6,11 +6,13 @@ use waybill_core::code::Code;
 use waybill_core::ids::Seq;
 use waybill_core::inbox::fingerprint::Fingerprint;
 use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxEnd, InboxWrite};
+use waybill_core::tx_event::TxEventKind;
 
 use super::broker::Published;
 use super::messages::{content_of, number_of};
 use super::setup::{CONSUMERS, DEDUP_WINDOW, MAX_ATTEMPTS};
 use super::stats::Stats;
+use super::trail::Trail;
 
 /// A message of a consumer: the consumer's number and the message's.
 pub(super) type Item = (u16, u64);
@@ -30,6 +32,10 @@ pub(super) struct Booking {
     replayed: Vec<Item>,
     /// Consumers of its dead letters.
     dead: Vec<u16>,
+    /// Audit events that it owes.
+    owed: Trail,
+    /// Those that it has.
+    written: Trail,
     begun: u64,
 }
 
@@ -77,6 +83,8 @@ pub(super) struct Ledger {
     pub names: HashMap<Fingerprint, Item>,
     /// Dead letters of consumers that leave DLQ messages.
     pub dead_letters: u64,
+    /// Audit events of all that went in.
+    pub trail: Trail,
     has_dlq: [bool; 2],
     commits: u64,
     replays: u64,
@@ -111,6 +119,10 @@ impl Ledger {
                 InboxWrite::PutRow(row) => {
                     let item = (consumer_number(row.consumer.as_str()), number_of(&row.message));
                     booking.rows.push((item, content_of(&row.message), row.seq));
+                    // A row is written with a failure when that happened, and never again.
+                    if row.attempts > 0 {
+                        booking.owed.add(TxEventKind::Retry, item);
+                    }
                 }
                 InboxWrite::PutTakes(record) => {
                     let named =
@@ -118,7 +130,13 @@ impl Ledger {
                     booking.taken.extend(named);
                 }
                 InboxWrite::PutDead(dead) => booking.dead(dead),
-                InboxWrite::DeleteDead(seq) => booking.replayed.extend(dead(*seq)),
+                InboxWrite::DeleteDead(seq) => {
+                    if let Some(item) = dead(*seq) {
+                        booking.owed.add(TxEventKind::Replay, item);
+                        booking.replayed.push(item);
+                    }
+                }
+                InboxWrite::PutTxEvents(record) => booking.written.add_record(record),
                 InboxWrite::DeleteTakes(_) | InboxWrite::DeleteRow(_) => {}
             }
         }
@@ -137,6 +155,11 @@ impl Ledger {
     pub fn book(&mut self, booking: &Booking) {
         self.commits += 1;
         self.stats.commits += 1;
+        if booking.owed != booking.written {
+            let (owed, written) = (&booking.owed, &booking.written);
+            self.violation(format!("TRAIL of a commit: it owes {owed:?} and has {written:?}"));
+        }
+        self.trail.add_all(&booking.owed);
         for (item, seq) in &booking.taken {
             self.items.insert(*seq, *item);
             self.take(*item, *seq);
@@ -314,6 +337,7 @@ impl Booking {
         let item = (consumer_number(dead.consumer.as_str()), number_of(&dead.message));
         let content = content_of(&dead.message);
         self.dead.push(item.0);
+        self.owed.add(TxEventKind::Dead, item);
         if dead.code == Code::INBOX_ID_REUSED.as_str() {
             return self.reused.push((item, content));
         }

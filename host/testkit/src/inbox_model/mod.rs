@@ -19,6 +19,7 @@
 //! | `pulls` | sources: deliveries, settling, revocations |
 //! | `handlers` | calls and answers |
 //! | `ledger` | double entry: what must hold at each commit, call and acknowledgement |
+//! | `trail` | audit events: those of what a commit does, and no others |
 //! | `audit` | what must hold at the end |
 //!
 //! The rules can be left out one by one ([`Mutation`]), to prove that the checks would notice. It says nothing about speed, batches of
@@ -36,6 +37,7 @@ mod options;
 mod pulls;
 mod setup;
 mod stats;
+mod trail;
 mod world;
 
 pub use options::Mutation;

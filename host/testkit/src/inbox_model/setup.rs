@@ -85,6 +85,7 @@ impl Setup {
             settings: Arc::clone(&self.settings),
             caution: CAUTION,
             unclean,
+            tx_events: Some("model".into()),
             rules: self.rules,
         }
     }

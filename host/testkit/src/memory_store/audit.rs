@@ -5,7 +5,6 @@ use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::AuditEvent;
 use waybill_core::time::UnixMillis;
-use waybill_core::tx_event::TxSubject;
 
 use super::tables::Tables;
 
@@ -27,7 +26,7 @@ pub(super) fn lines(
     }
     for record in tables.tx_events.values().filter(|_| query.wants_tx_events()) {
         let key = record.key;
-        let of = u8::from(key.of == TxSubject::Saga);
+        let of = key.of.number();
         for (index, event) in record.events.iter().enumerate() {
             let place = format!("{:05}.{of}.{:020}.{:05}.{index:05}", key.shard.0, key.beat, key.part);
             all.push((format!("{:020}/0/{place}", key.at.0), record.view(event)));

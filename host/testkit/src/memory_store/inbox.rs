@@ -101,6 +101,8 @@ impl InboxTables {
             InboxWrite::DeleteDead(seq) => {
                 self.dead.remove(&(shard, *seq));
             }
+            // The audit trail isn't a table of the inbox's.
+            InboxWrite::PutTxEvents(_) => {}
         }
     }
 
@@ -133,6 +135,11 @@ impl Tables {
         self.inbox.check(commit)?;
         let tx = self.streams.begin_group(&commit.events)?;
         self.inbox.apply(commit, UnixMillis(nanos / 1_000_000));
+        for write in &commit.writes {
+            if let InboxWrite::PutTxEvents(record) = write {
+                self.tx_events.insert(record.key, Arc::clone(record));
+            }
+        }
         for group in &commit.messages {
             if group.messages.is_empty() {
                 continue;

@@ -6,9 +6,24 @@ use bytes::Bytes;
 use waybill_core::port::store::StoreError;
 use waybill_core::streams::chunk::Chunk;
 use waybill_core::streams::name::StreamKey;
-use waybill_core::streams::records::{StreamCommit, StreamCommitted};
+use waybill_core::streams::records::{StreamCommit, StreamCommitted, StreamWrite};
 
-use super::{Fate, MemoryStore};
+use super::{Fate, MemoryStore, Tables};
+
+impl Tables {
+    /// Applies a commit of an owner of streams with its lines of the audit trail, all or nothing.
+    pub fn apply_streams(&mut self, commit: &StreamCommit, nanos: u64) -> Result<StreamCommitted, StoreError> {
+        let committed = self.streams.apply_owner(commit, nanos)?;
+        if committed == StreamCommitted::Applied {
+            for write in &commit.writes {
+                if let StreamWrite::PutTxEvents(record) = write {
+                    self.tx_events.insert(record.key, Arc::clone(record));
+                }
+            }
+        }
+        Ok(committed)
+    }
+}
 
 impl MemoryStore {
     /// Replaces a chunk with bytes that don't decode.
@@ -31,7 +46,7 @@ impl MemoryStore {
     /// Applies a commit of an owner of streams now, whatever fate is planned for the next one.
     pub fn apply_streams(&self, commit: &StreamCommit) -> Result<StreamCommitted, StoreError> {
         let nanos = self.clock();
-        self.write(|tables| tables.streams.apply_owner(commit, nanos))
+        self.write(|tables| tables.apply_streams(commit, nanos))
     }
 
     pub(super) fn commit_streams_by_fate(&self, commit: StreamCommit) -> Result<StreamCommitted, StoreError> {

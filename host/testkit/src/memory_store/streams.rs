@@ -254,6 +254,8 @@ impl StreamTables {
                 self.quarantine.push((shard, key.clone(), reason.clone()));
             }
             StreamWrite::PutDead(dead) => self.put_dead(shard, dead, nanos),
+            // The audit trail isn't a table of the streams'.
+            StreamWrite::PutTxEvents(_) => {}
             StreamWrite::PutNode { stream, node } => {
                 self.nodes.insert((stream.tenant.clone(), node.clone(), stream.name.clone()));
             }

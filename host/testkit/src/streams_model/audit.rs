@@ -104,6 +104,7 @@ impl World {
             self.ledger.violation(format!("BROKER lacks {seq} of stream {stream}"));
         }
         self.audit_readers();
+        self.audit_trail();
         for stream in 0..STREAMS {
             let key = self.setup.stream(stream).clone();
             let chunks: Vec<_> = self.store.read(|tables| tables.streams.chunks_after(&key, 0).collect());
@@ -114,6 +115,21 @@ impl World {
                 }
                 at = Some(chunk.last);
             }
+        }
+    }
+
+    /// The audit trail has the death of each dead letter once, under its place.
+    fn audit_trail(&mut self) {
+        let (noted, places) = self.store.read(|tables| {
+            let events = tables.tx_events.values().flat_map(|record| &record.events);
+            let mut noted: Vec<String> = events.map(|event| event.id.to_string()).collect();
+            let mut places: Vec<String> = tables.streams.dead.keys().map(ToString::to_string).collect();
+            noted.sort_unstable();
+            places.sort_unstable();
+            (noted, places)
+        });
+        if noted != places {
+            self.ledger.violation(format!("TRAIL has the deaths {noted:?}, dead letters are {places:?}"));
         }
     }
 

@@ -41,7 +41,7 @@ impl World {
                 commit.writes.iter().for_each(|write| tables.streams.write(commit.shard, write, nanos));
                 return Ok(StreamCommitted::Applied);
             }
-            tables.streams.apply_owner(&commit, nanos)
+            tables.apply_streams(&commit, nanos)
         });
         match &committed {
             Ok(StreamCommitted::Applied) => {

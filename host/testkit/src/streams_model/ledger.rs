@@ -2,7 +2,8 @@
 //!
 //! First words of violations: GAP, TWICE, REUSED (numbers are 1, 2, 3, ... in commit order, each for one event); LOST, ANSWER (what was
 //! acknowledged is numbered, and as was told); ORDER (a plain append that began after another's acknowledgement gets the higher number);
-//! EXACT (an exact append is aborted only if the head moved); FENCED; COVER (chunks cover a stream without a hole); COMPACTION, HOLD (what
+//! EXACT (an exact append is aborted only if the head moved); FENCED; COVER (chunks cover a stream without a hole); TRAIL (each
+//! dead letter has its audit event); COMPACTION, HOLD (what
 //! stays); ROOM (what a relay has in memory is bounded); CHECKPOINT, NEEDLESS (a checkpoint counts only what the broker acknowledged under
 //! it); EARLY (what was there before a relay that takes the latest); KEY, BROKER; and of readers MISSED, REPEAT, PHANTOM, STATE, STUCK,
 //! EXPIRED.

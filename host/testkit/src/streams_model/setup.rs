@@ -74,6 +74,7 @@ impl Setup {
         OwnerConfig {
             door_page: DOOR_PAGE,
             commit_events: 6,
+            tx_events: Some("model".into()),
             rules: self.rules,
             ..OwnerConfig::new(shard, SHARDS, Duration::from_millis(OWNER_TTL))
         }

@@ -14,10 +14,11 @@ use crate::output::{View, column, instant, less, moment, plain, text, whole};
     waybill inbox list\n  \
     waybill inbox list --filter 'consumer=ship code=HTTP.* age>10m'\n  \
     waybill inbox list --filter 'context=sales' --all -o jsonl\n  \
+    waybill inbox list --filter 'waits=retry code=HTTP.5*'\n  \
     waybill inbox list --newest --limit 5              what was stored last\n  \
     waybill inbox list --table shop                    rows that stand failed in the table of source shop\n\n\
-    Conditions: consumer, source, context, subject, tenant, key, id, code, error, header.NAME, payload.PATH, with = and * as a wildcard; age with > or <. All \
-    have to hold. What flows is never stored, and what died is in `waybill dead list --filter kind=inbox`.")]
+    Conditions: consumer, source, context, subject, tenant, key, id, code, error, waits (key, retry, destination, turn, trial, no_route), correlation_id and the \
+    like, header.NAME, payload.PATH, with = and * as a wildcard; since and until with an instant or a day; age with > or <. All have to hold. What flows is never stored, and what died is in `waybill dead list --filter kind=inbox`.")]
 #[command(mut_arg("limit", |arg| arg.help("Most messages listed")))]
 pub struct List {
     /// Conditions, e.g. 'consumer=ship age>1h'

@@ -14,6 +14,7 @@ use crate::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxEnd, InboxRo
 use crate::inbox::seen::{SeenMark, SeenPlace};
 use crate::outbox::records::DeadState;
 use crate::time::Now;
+use crate::tx_event::TxEventKind;
 
 impl InboxOwner {
     /// The next commit; none while one is out or there is nothing to commit. `nonce` is fresh and random.
@@ -51,7 +52,7 @@ impl InboxOwner {
         let suspicion = self.next_suspicion(now);
         work |= self.is_news(&suspicion);
         record.suspicion = suspicion;
-        let mut draft = Draft::new(record, self.config.shards);
+        let mut draft = Draft::new(record, self.config.shards, self.config.tx_events.is_some());
         let seqs = self.next_outcomes(alone);
         let outcomes = self.draft_outcomes(&mut draft, seqs, now);
         let (mut stored, mut taken, mut replays, mut purged) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -73,6 +74,7 @@ impl InboxOwner {
         self.contexts.change(&rows, false);
         draft.record.contexts = self.contexts.counts();
         let expect = (self.record.token, self.record.beat);
+        draft.audit(self.config.shard, self.config.tx_events.as_deref(), now.wall);
         let (commit, record) = draft.finish(self.config.shard, expect);
         let begun = self.accounted_at + owned;
         let barriers = Vec::new();
@@ -148,6 +150,7 @@ impl InboxOwner {
                         None => return Outcome::Expired,
                     }
                 };
+                draft.note(TxEventKind::Retry, &row.consumer, &row.message, attempts, &fault.code);
                 draft.writes.push(InboxWrite::PutRow(Arc::new(row)));
                 draft.row_change(entry, true);
                 Outcome::Waits { due, due_at, delay: *delay, error }
@@ -198,6 +201,7 @@ impl InboxOwner {
                     died_at: ended_at,
                     state: DeadState::Dead,
                 };
+                draft.note(TxEventKind::Dead, &dead.consumer, &dead.message, attempts, code);
                 self.draft_dlq(draft, entry, &dead, now);
                 draft.writes.push(InboxWrite::PutDead(Arc::new(dead)));
                 (InboxEnd::Dead, attempts)

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::contexts::RowChange;
 use super::entry::{Decision, Durable, Entry};
 use super::replay::Replay;
-use crate::ids::{Seq, ShardId};
+use crate::ids::{ConsumerName, Seq, ShardId};
+use crate::inbox::message::InboundMessage;
 use crate::inbox::records::{
     InboxCommit, InboxDone, InboxShardRecord, InboxWrite, LastError, SagaDoorGroup, SagaDoorItem, Take, TakeRecord,
 };
@@ -15,6 +16,7 @@ use crate::message::Message;
 use crate::port::transact::DoorGroup;
 use crate::streams::joint::{JointAppend, JointAppends};
 use crate::time::{Monotonic, UnixMillis};
+use crate::tx_event::{TxEvent, TxEventKind, TxLog, TxRecordKey, TxSubject};
 
 /// What a message is when its outcome is in.
 #[derive(Clone, Debug)]
@@ -66,13 +68,15 @@ pub(super) struct Draft {
     pub rows: Vec<RowChange>,
     /// Whose each append is, in order, and whether it numbers itself.
     pub appends: Vec<(Seq, bool)>,
+    log: TxLog,
     messages: BTreeMap<ShardId, Vec<Arc<Message>>>,
     sagas: BTreeMap<ShardId, Vec<SagaDoorItem>>,
     events: JointAppends,
 }
 
 impl Draft {
-    pub fn new(mut record: InboxShardRecord, shards: u16) -> Self {
+    /// `is_audited`: it has audit events.
+    pub fn new(mut record: InboxShardRecord, shards: u16, is_audited: bool) -> Self {
         // It goes back with `finish`.
         let open = std::mem::take(&mut record.open);
         let (messages, sagas) = (BTreeMap::new(), BTreeMap::new());
@@ -85,6 +89,7 @@ impl Draft {
             shards,
             rows: Vec::new(),
             appends: Vec::new(),
+            log: TxLog::new(is_audited),
             messages,
             sagas,
             events: JointAppends::default(),
@@ -131,6 +136,31 @@ impl Draft {
     pub fn events(&mut self, of: Seq, appends: &JointAppends) {
         self.appends.extend(appends.list.iter().map(|append| (of, matches!(append, JointAppend::Exact(_)))));
         self.events.extend(appends.clone());
+    }
+
+    /// Something happened to a message of a consumer, after so many attempts.
+    pub fn note(
+        &mut self,
+        kind: TxEventKind,
+        consumer: &ConsumerName,
+        message: &InboundMessage,
+        attempts: u32,
+        code: &str,
+    ) {
+        self.log.note(|| TxEvent {
+            attempts,
+            code: Some(Arc::from(code)),
+            consumer: Some(Arc::from(consumer.as_str())),
+            ..TxEvent::plain(kind, &message.tenant, message.id.as_str())
+        });
+    }
+
+    /// Writes what the audit trail says of it. None = a host that writes none.
+    pub fn audit(&mut self, shard: ShardId, host: Option<&str>, at: UnixMillis) {
+        let Some(host) = host else { return };
+        let key = TxRecordKey { at, shard, of: TxSubject::Inbox, beat: self.record.beat, part: 0 };
+        let records = std::mem::take(&mut self.log).records(key, host);
+        self.writes.extend(records.into_iter().map(InboxWrite::PutTxEvents));
     }
 
     /// The commit, and the record that it writes.

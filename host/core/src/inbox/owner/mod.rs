@@ -105,6 +105,8 @@ pub struct InboxConfig {
     pub caution: Caution,
     /// The last owner had an unclean end, so what it handled at last may not be committed.
     pub unclean: bool,
+    /// The host, where commits write audit events; none = they write none.
+    pub tx_events: Option<Arc<str>>,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
 }

@@ -12,6 +12,7 @@ use crate::inbox::message::InboundMessage;
 use crate::inbox::records::{InboxDead, InboxRow, InboxWrite};
 use crate::inbox::settings::ConsumerId;
 use crate::time::UnixMillis;
+use crate::tx_event::TxEventKind;
 
 /// Replayed dead letters that are remembered: of so many, none is still on its way to a second replay.
 const REPLAYED_MAX: usize = 10_000;
@@ -79,7 +80,9 @@ impl InboxOwner {
             }
             let seq = self.next_seq();
             let Some(entry) = self.replay_entry(&replay, seq) else { continue };
-            draft.writes.push(InboxWrite::DeleteDead(replay.dead.seq));
+            let dead = &replay.dead;
+            draft.note(TxEventKind::Replay, &dead.consumer, &dead.message, 0, &dead.code);
+            draft.writes.push(InboxWrite::DeleteDead(dead.seq));
             draft.writes.push(InboxWrite::PutRow(Arc::new(row(&entry, &replay))));
             draft.row_change(&entry, true);
             if self.is_rule_kept(Rule::RegisterReplay) {

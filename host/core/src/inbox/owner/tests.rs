@@ -17,6 +17,7 @@ use crate::inbox::verdict::{Leavings, Verdict};
 use crate::port::transport::Fault;
 use crate::time::UnixMillis;
 
+mod audit;
 mod bounds;
 mod exact;
 mod ids;
@@ -85,6 +86,7 @@ fn owner_of(settings: InboxSettings) -> InboxOwner {
         settings: Arc::new(settings),
         caution: Caution::default(),
         unclean: false,
+        tx_events: None,
         rules: Rules::default(),
     };
     let record = InboxShardRecord { token: 1, beat: 1, nonce: 1, ..InboxShardRecord::default() };

@@ -122,6 +122,14 @@ fn state(condition: &Condition) -> Result<Glob, FilterError> {
     one_of(condition, ours, &MessageState::ALL.map(MessageState::word))
 }
 
+/// What is wanted of what a message waits for, where it may be one of these.
+pub fn waits(condition: &Condition, kinds: &[WaitKind]) -> Result<Glob, FilterError> {
+    let value = condition.value.as_str();
+    let ours = WAIT_ALIASES.iter().find(|(other, _)| *other == value).map_or(value, |(_, ours)| ours);
+    let words: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    one_of(condition, ours, &words)
+}
+
 /// A pattern that matches one of so many words at least.
 pub fn one_of(condition: &Condition, pattern: &str, words: &[&str]) -> Result<Glob, FilterError> {
     let glob = Glob::new(pattern);
@@ -173,9 +181,7 @@ impl Filter {
                     continue;
                 }
                 "waits" | "waiting" => {
-                    let words = WaitKind::ALL.map(WaitKind::as_str);
-                    let ours = WAIT_ALIASES.iter().find(|(other, _)| *other == value).map_or(value, |(_, ours)| ours);
-                    condition.once(&mut filter.waits, one_of(&condition, ours, &words)?)?;
+                    condition.once(&mut filter.waits, waits(&condition, &WaitKind::ALL)?)?;
                     continue;
                 }
                 "kind" => {

@@ -56,6 +56,7 @@ impl StreamOwner {
             draft.write(StreamWrite::TrimFeed(pos));
         }
         let relay = self.relays.draft(&mut draft.writes, &mut record);
+        self.audit(record.beat, now.wall, &mut draft.writes);
         let has_work = !draft.writes.is_empty();
         if !has_work && !self.is_beat_due(now) {
             // What was answered was read in a snapshot: it needs no commit.

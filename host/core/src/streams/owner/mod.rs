@@ -20,9 +20,11 @@
 //! | `rows` | what a commit takes of the doorstep and of direct appends |
 //! | `number` | adopting and numbering in one stream |
 //! | `build` | the next commit |
+//! | `audit` | what the audit trail says of it |
 //! | `draft` | a commit in the making |
 //! | `outcome` | a commit's fate: applied, moved, not applied, unknown, lost |
 
+mod audit;
 mod build;
 mod door;
 mod draft;
@@ -69,12 +71,14 @@ pub struct OwnerConfig {
     pub commit_events: usize,
     pub commit_bytes: usize,
     pub heads_known: usize,
+    /// The host, where commits write audit events; none = they write none.
+    pub tx_events: Option<Arc<str>>,
     /// Every rule holds, but in the model's mutations.
     pub rules: Rules,
 }
 
 impl OwnerConfig {
-    /// With the default bounds.
+    /// With the default bounds, and without audit events.
     pub fn new(shard: ShardId, shards: u16, owner_ttl: Duration) -> Self {
         Self {
             shard,
@@ -84,6 +88,7 @@ impl OwnerConfig {
             commit_events: limits::COMMIT_EVENTS_MAX,
             commit_bytes: limits::COMMIT_BYTES_MAX,
             heads_known: limits::HEADS_KNOWN_MAX,
+            tx_events: None,
             rules: Rules::default(),
         }
     }

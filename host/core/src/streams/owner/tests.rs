@@ -298,3 +298,24 @@ fn nothing_is_committed_without_need_but_for_the_beat() {
     let beat = owner.build(found(vec![], &[]), Extras::default(), late, 7).commit.unwrap();
     assert!(beat.writes.is_empty() && beat.record.pos == 40);
 }
+
+#[test]
+fn the_death_of_an_event_is_in_the_audit_trail_of_its_commit_where_that_is_wanted() {
+    let other = EventIdRecord { stream: stream("a"), seq: 4, digest: Default::default(), at: UnixMillis(1) };
+    for host in [Some("host-a"), None] {
+        let mut page = found(vec![puts(5, "a", &["y"])], &[("a", 7)]);
+        page.ids.insert((stream("a").tenant, new_event("y").id), other.clone());
+        let config = OwnerConfig { tx_events: host.map(Arc::from), ..OwnerConfig::new(ShardId(0), 1, TTL) };
+        let record = StreamShardRecord { token: 3, beat: 5, nonce: 1, pos: 40, ..StreamShardRecord::default() };
+        let mut owner = StreamOwner::new(config, record, Relays::default(), Monotonic::default());
+        let (commit, _) = committed(&mut owner, page);
+        let records = commit.writes.iter().filter_map(|write| match write {
+            StreamWrite::PutTxEvents(record) => Some(record),
+            _ => None,
+        });
+        let events = records.flat_map(|record| &record.events);
+        let noted: Vec<String> = events.map(|event| format!("{} {}", event.kind.as_str(), event.id)).collect();
+        let expected: Vec<String> = host.map(|_| "TxDead event-0-6-0".to_owned()).into_iter().collect();
+        assert_eq!(noted, expected);
+    }
+}

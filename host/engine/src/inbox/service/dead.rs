@@ -134,7 +134,15 @@ impl Inbox {
     ) -> Result<InboxMessageView, ServiceError> {
         let place = InboxPlace { shard, seq: dead.seq }.to_string();
         let edited_as = edited.as_ref().map(|message| message.id.to_string());
-        let detail = json!({ "kind": "inbox", "reason": reason, "code": dead.code, "edited_as": edited_as });
+        let (consumer, message_id) = (dead.consumer.as_str(), dead.message.id.as_str());
+        let detail = json!({
+            "kind": "inbox",
+            "consumer": consumer,
+            "message_id": message_id,
+            "reason": reason,
+            "code": dead.code,
+            "edited_as": edited_as,
+        });
         let event = self.event("TxReplayRequested", actor, Some(&dead.message.tenant), &place, detail);
         let inbox = Arc::clone(self);
         let work = tokio::spawn(async move {
@@ -195,7 +203,8 @@ impl Inbox {
         actor: &str,
     ) -> Result<bool, ServiceError> {
         let place = InboxPlace { shard, seq: dead.seq }.to_string();
-        let detail = json!({ "kind": "inbox", "note": note });
+        let (consumer, message_id) = (dead.consumer.as_str(), dead.message.id.as_str());
+        let detail = json!({ "kind": "inbox", "consumer": consumer, "message_id": message_id, "note": note });
         let event = self.event("DeadLetterQuarantined", actor, Some(&dead.message.tenant), &place, detail);
         let (inbox, note) = (Arc::clone(self), note.to_owned());
         let work = tokio::spawn(async move {

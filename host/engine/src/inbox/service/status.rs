@@ -42,8 +42,12 @@ impl Inbox {
             read += page.items.len();
             cursor = page.next_cursor;
             for (shard, row) in page.items {
-                if filter.takes(shard, &row) {
-                    items.push(self.view_of_row(shard, &row).await);
+                if !filter.takes(shard, &row) {
+                    continue;
+                }
+                let view = self.view_of_row(shard, &row).await;
+                if filter.takes_waiting(view.waiting.as_ref().map(|waiting| waiting.on)) {
+                    items.push(view);
                 }
             }
             if cursor.is_none() || items.len() >= limit || read >= READS_MAX {
