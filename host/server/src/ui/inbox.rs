@@ -44,7 +44,7 @@ pub(super) async fn inbox(State(app): State<App>, visit: Visit) -> Response {
         }
         let InboxAsked { tenant, filter, after, .. } = asked;
         let list = ListAsked { tenant, filter, sort: String::new(), after };
-        let scope = visit.scope(list.tenant.as_deref(), "");
+        let scope = visit.scope(list.tenant.as_deref(), &list.filter);
         let asked = list.asked(&visit, &scope);
         if app.inbound.is_none() {
             return Ok::<Markup, Problem>(views::inbox(&Inbox { asked, parts: None }, visit.as_of));

@@ -42,7 +42,7 @@ pub(super) async fn keys(State(app): State<App>, visit: Visit) -> Response {
         }
         let KeysAsked { tenant, filter, after, .. } = asked;
         let list = ListAsked { tenant, filter, sort: String::new(), after };
-        let scope = visit.scope(list.tenant.as_deref(), "");
+        let scope = visit.scope(list.tenant.as_deref(), &list.filter);
         let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;

@@ -124,8 +124,7 @@ pub(super) async fn sagas(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Sagas, title: "Sagas", needs: Permission::Read };
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
-        // A filter of sagas has a grammar of its own, so the tenant is found without it.
-        let scope = visit.scope(list.tenant.as_deref(), "");
+        let scope = visit.scope(list.tenant.as_deref(), &list.filter);
         let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;
@@ -152,7 +151,7 @@ pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Audit, title: "Audit", needs: Permission::Operate };
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
-        let scope = visit.scope(list.tenant.as_deref(), "");
+        let scope = visit.scope(list.tenant.as_deref(), &list.filter);
         let asked = list.asked(&visit, &scope);
         let found = visit.part(async {
             let scope = scope?;
