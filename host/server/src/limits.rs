@@ -88,8 +88,11 @@ pub const FILTER_BYTES_MAX: usize = 4_096;
 pub const LINK_BY_BYTES_MAX: usize = 128;
 /// Shortest time that a link is good for.
 pub const LINK_TIME_MIN: Duration = Duration::from_secs(1);
-/// Largest form that is taken, in bytes: one reason, escaped.
+/// Largest form that is taken of somebody who signs in or decides by a link, in bytes: one reason, escaped.
 pub const FORM_BYTES_MAX: usize = 16 * 1024;
+/// Largest form of an act on the page, in bytes: what the API takes as a body for it, each byte of which a browser may write as three,
+/// beside what every form has.
+pub const ACT_FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX + FORM_BYTES_MAX;
 /// Deepest nesting of a JSON payload: what common JSON readers take (serde_json stops at 128 too).
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Longest bearer token that is looked at, in bytes.

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::{StaticTokens, hash_of};
 use crate::body;
 use crate::caller::now;
-use crate::limits::TOKEN_BYTES_MAX;
+use crate::limits::{FORM_BYTES_MAX, TOKEN_BYTES_MAX};
 use crate::listen::{SEC_FETCH_SITE, is_local_name, is_own_page};
 use crate::problem::Problem;
 use crate::routes::query::query;
@@ -41,9 +41,9 @@ pub(super) async fn form(State(app): State<App>, headers: HeaderMap, uri: Uri) -
 pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));
-    let read = body::fields(&app, Request::from_parts(parts, body)).await;
+    let read = body::fields(&app, Request::from_parts(parts, body), FORM_BYTES_MAX).await;
     let fields = match read {
-        Ok(fields) => fields,
+        Ok(read) => read.fields,
         Err(problem) => return refused(&app, &headers, &uri, "", problem, &id),
     };
     let field = |name: &str| fields.iter().find(|(of, _)| of == name).map_or("", |(_, value)| value.as_str());
@@ -62,9 +62,9 @@ pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Respons
 pub(super) async fn sign_out(State(app): State<App>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));
-    let read = body::fields(&app, Request::from_parts(parts, body)).await;
-    let ended = read.and_then(|fields| {
-        let given = fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
+    let read = body::fields(&app, Request::from_parts(parts, body), FORM_BYTES_MAX).await;
+    let ended = read.and_then(|read| {
+        let given = read.fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
         let session = app.auth.as_ref().zip(app.ui.as_ref());
         let session = session.and_then(|(auth, ui)| ui.sessions.of(&headers, auth, &app.encryption));
         // Who isn't signed in is out already. A form of another site comes without the cookie, and takes none away.

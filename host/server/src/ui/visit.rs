@@ -147,9 +147,19 @@ impl Visit {
         fault(problem, &self.request_id)
     }
 
-    /// A view that says why something wasn't done.
+    /// A view that says why something wasn't done; without room for all of it, only that.
     pub async fn refused(&self, app: &App, view: View, body: &Markup, problem: Problem) -> Response {
-        written(html(problem.status(), self.document(app, view, body).await), problem)
+        let page = html(problem.status(), self.document(app, view, body).await);
+        match edge::with_room(app, &self.caller.0, &Method::GET, page) {
+            Ok(page) => written(page, problem),
+            Err(_) => self.refusal(app, view, problem).await,
+        }
+    }
+
+    /// A page that says why there is no view.
+    async fn refusal(&self, app: &App, view: View, problem: Problem) -> Response {
+        let why = views::refused(view.title, &self.fault(&problem));
+        written(html(problem.status(), self.document(app, view, &why).await), problem)
     }
 
     /// The tenants of the caller's token, if it names several.
@@ -199,11 +209,7 @@ impl Visit {
         };
         match made.await {
             Ok(answer) => answer,
-            Err(problem) => {
-                let why = views::refused(view.title, &fault(&problem, &self.request_id));
-                let page = html(problem.status(), self.document(app, view, &why).await);
-                written(page, problem)
-            }
+            Err(problem) => self.refusal(app, view, problem).await,
         }
     }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use waybill_core::port::service::MessageState;
+use waybill_core::saga::limits::SIGNAL_BYTES_MAX;
 use waybill_core::saga::state::SagaState;
 use waybill_page::acts::{Act, Pick, Target};
 use waybill_server::auth::Role;
-use waybill_server::limits::Limits;
+use waybill_server::limits::{ACT_FORM_BYTES_MAX, Limits, PAGE_MAX};
 use waybill_server::server::{Parts, Server};
 use waybill_server::ui::Environment;
 use waybill_testkit::memory_host::message;
@@ -139,6 +140,29 @@ async fn acts_on_sagas_are_done_by_their_forms() {
     done(&api, Act::SagaSkip, &step, &[("step", "reserve")]).await;
     done(&api, Act::SagaAccept, &one("stuck-3"), &[("reason", "by hand")]).await;
     assert!(api.host.saga("acme", "stuck-3").await.ended_at.is_some());
+}
+
+#[tokio::test]
+async fn a_form_takes_what_the_api_takes_however_a_browser_writes_it() {
+    let api = Api::open().await;
+    api.host.waiting_saga("acme", "s-1").await;
+    let saga = Target::one("acme", "s-1");
+    // Two lines with a text between brackets, each of its letters escaped: as many bytes as a signal may have.
+    let data = |letters: usize| format!("[%0D%0A\"{}\"]", "%61".repeat(letters));
+    let fits = SIGNAL_BYTES_MAX - "[\n\"\"]".len();
+    done(&api, Act::SagaSignal, &saga, &[("signal", "paid"), ("data", &data(fits))]).await;
+    let plan = opened(&api, &saga.address(Act::SagaSignal), "").await;
+    let refused = plan.with(&[("signal", "paid"), ("data", &data(fits + 1))]).press(&api, "").await;
+    assert!(refused.status == 413 && refused.text.contains("SAGA.DATA_TOO_LARGE"), "{}", refused.status);
+    is_clean(&refused, "data that is too large");
+    let plan = opened(&api, &saga.address(Act::SagaSignal), "").await;
+    let refused = plan.with(&[("data", &"a".repeat(ACT_FORM_BYTES_MAX))]).press(&api, "").await;
+    assert_eq!(refused.status, 413);
+    assert!(refused.text.contains("HTTP.TOO_LARGE") && refused.text.contains("write less"), "{}", refused.text);
+    is_clean(&refused, "a form that is too large");
+    // As many keys of rows as one request of the API takes.
+    let rows = (0..PAGE_MAX).map(|row| format!("row-{row:060}")).collect::<Vec<_>>().join("\n");
+    done(&api, Act::RowsReplay, &Target::named("shop"), &[("rows", &rows)]).await;
 }
 
 #[tokio::test]

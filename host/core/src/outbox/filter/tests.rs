@@ -406,7 +406,7 @@ fn a_field_that_takes_one_value_stands_once() {
 
 #[test]
 fn every_list_names_its_tenant_alike() {
-    let named = |text: &str| super::tenant_in(text).map(|glob| glob.as_str().to_owned());
+    let named = |text: &str| tenant_in(text).map(|glob| glob.as_str().to_owned());
     assert_eq!(named("definition=order tenant=acme age>1h").as_deref(), Some("acme"));
     assert_eq!(named("colour=red tenant=\"a*\"").as_deref(), Some("a*"));
     for text in ["", "key=tenant", "tenant=", "tenant=acme age>soon"] {

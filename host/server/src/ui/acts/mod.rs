@@ -37,10 +37,10 @@ use super::sign_in::may_post;
 use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
-use crate::body;
+use crate::body::{self, Fields};
 use crate::caller::Caller;
 use crate::edge;
-use crate::limits::PAGE_ROWS;
+use crate::limits::{ACT_FORM_BYTES_MAX, PAGE_ROWS};
 use crate::problem::Problem;
 use crate::routes::query::query;
 
@@ -179,13 +179,15 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
         }
         let (parts, body) = request.into_parts();
         let headers = parts.headers.clone();
-        let given = Given(body::fields(&app, Request::from_parts(parts, body)).await?);
+        let Fields { fields, share } = body::fields(&app, Request::from_parts(parts, body), ACT_FORM_BYTES_MAX).await?;
+        let given = Given(fields);
         let token = visit.form_token(&app).unwrap_or_default();
         may_post(&app, &headers, &visit.uri, given.text("form"), token)?;
         edge::may(&visit.caller.0, permission(asked.act.about().right))?;
-        Ok::<_, Problem>((asked, given))
+        Ok::<_, Problem>((asked, given, share))
     };
-    let (asked, given) = match sent.await {
+    // Large ones hold their share of the memory until they are answered.
+    let (asked, given, _share) = match sent.await {
         Ok(sent) => sent,
         Err(problem) => return visit.show(&app, PLAN, async { Err(problem) }).await,
     };
