@@ -205,7 +205,12 @@ async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<St
     if key.is_empty() {
         return Err(Problem::invalid("the form has no key: open the plan anew").at("key"));
     }
-    let sent = SentForm { owner: visit.form_token(app).unwrap_or_default().to_owned(), key, address: asked.address() };
+    let sent = SentForm {
+        owner: visit.form_token(app).unwrap_or_default().to_owned(),
+        key,
+        address: asked.address(),
+        sharers: edge::shares(app, &visit.caller.0),
+    };
     let (app, caller) = (Arc::clone(app), visit.caller.clone());
     let work = async move {
         let _place = place;
