@@ -79,7 +79,7 @@ impl FromRequestParts<App> for Visit {
             let to = parts.uri.path_and_query().map_or(address::OVERVIEW, |to| to.as_str());
             return Err(see_other(&address::with(address::SIGN_IN, &[("to", to)])));
         }
-        let session = super::session(app, parts.uri.path(), &parts.headers);
+        let session = parts.extensions.get::<Found>().cloned();
         let uri = parts.uri.clone();
         let is_read_only = app.ui.as_ref().is_some_and(|ui| ui.environment.is_read_only);
         Ok(Self { caller, as_of: AsOf(now()), uri, session, request_id: request_id(parts), is_read_only })

@@ -355,6 +355,30 @@ async fn a_form_that_is_not_of_the_page_does_nothing() {
     }
 }
 
+#[tokio::test]
+async fn an_address_that_is_too_long_for_a_route_is_refused_and_not_cut() {
+    let api = Api::open().await;
+    api.host.dead(message("d-1")).await;
+    let plan = opened(&api, &Target::one("default", "d-1").address(Act::DeadReplay), "").await;
+    // Each of its letters is written as three.
+    let to = format!("/ui/plan?act=dead-replay&id=d-1&tenant={}", "!".repeat(22_000));
+    let refused = Opened { to, ..plan }.press(&api, "").await;
+    assert!(refused.status == 400 && refused.text.contains("too long"), "{}", refused.status);
+    is_clean(&refused, "a tenant that is too long");
+    assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
+}
+
+#[tokio::test]
+async fn a_session_is_of_who_came_with_it_alone() {
+    let api = with_tokens().await;
+    api.host.dead(of("acme", message("d-1"))).await;
+    let globex = signed_in(&api.router, "globex").await;
+    let address = Target::one("acme", "d-1").address(Act::DeadReplay);
+    let by_token = with(as_signed_in(&address, &globex), "authorization", "Bearer operator");
+    let plan = api.send(by_token).await;
+    assert!(plan.status == 200 && !plan.text.contains("name=\"key\""), "{}", plan.text);
+}
+
 async fn with_tokens() -> Api {
     let tokens = vec![
         token("viewer", &["acme"], &[Role::Viewer]),

@@ -108,17 +108,21 @@ fn instant(field: &'static str, text: &str) -> Result<Instant, Problem> {
     read.map_err(|error| Problem::invalid(error.to_string()).at(field))
 }
 
+/// What the API's routes read members of a target from. Those that are too long for an address are refused: without them a route would
+/// act on something else.
+fn inner_address(members: &[(&str, &str)]) -> Result<Uri, Problem> {
+    let address = address::with(address::PLAN, members);
+    address.parse().map_err(|_| Problem::invalid("what the address names is too long to be there").at("tenant"))
+}
+
 /// A request as the API's routes take it, with the target's tenant and kind.
-fn request(caller: &Caller, target: &Target, body: &Value) -> Request {
-    let members = [("tenant", target.tenant.as_str()), ("kind", target.kind.as_str())];
-    let mut request = Request::new(Body::from(body.to_string()));
-    if let Ok(uri) = address::with(address::PLAN, &members).parse::<Uri>() {
-        *request.uri_mut() = uri;
-    }
+fn request(caller: &Caller, target: &Target, body: String) -> Result<Request, Problem> {
+    let mut request = Request::new(Body::from(body));
+    *request.uri_mut() = inner_address(&[("tenant", &target.tenant), ("kind", &target.kind)])?;
     *request.method_mut() = http::Method::POST;
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(caller.clone());
-    request
+    Ok(request)
 }
 
 /// The answer of a route, which is small.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use http::Uri;
 use serde_json::{Value, json};
 use waybill_api::configuration::ReloadRefused;
 use waybill_api::dead_letters::DeadLetterView;
@@ -14,7 +13,7 @@ use waybill_page::address;
 use waybill_page::views::{Concerns, Many, Sample};
 
 use super::super::visit::Visit;
-use super::{Asked, many, permission, read, request};
+use super::{Asked, inner_address, many, permission, read, request};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::json::operations::{Concerned, DryRun};
@@ -60,7 +59,7 @@ fn text(of: &Value, name: &str) -> String {
 
 /// What a purge of all of a stream would take.
 async fn stream(app: &App, visit: &Visit, target: &Target) -> Result<Facts, Problem> {
-    let request = request(&visit.caller, target, &json!({ "dry_run": true }));
+    let request = request(&visit.caller, target, json!({ "dry_run": true }).to_string())?;
     let (state, id) = (State(Arc::clone(app)), axum::extract::Path(target.id.clone()));
     let answer = streams::purge(state, visit.caller.clone(), id, request.uri().clone(), request).await?;
     let found = read(answer).await?;
@@ -72,8 +71,7 @@ async fn stream(app: &App, visit: &Visit, target: &Target) -> Result<Facts, Prob
 
 /// How an idempotency key stands.
 async fn key(app: &App, visit: &Visit, target: &Target) -> Result<Facts, Problem> {
-    let members = [("key", target.id.as_str()), ("tenant", target.tenant.as_str())];
-    let uri = address::with(address::PLAN, &members).parse::<Uri>().map_err(Problem::internal)?;
+    let uri = inner_address(&[("key", &target.id), ("tenant", &target.tenant)])?;
     let found = read(idempotency::show(State(Arc::clone(app)), visit.caller.clone(), uri).await?).await?;
     let facts = [("State:", "state"), ("Begun, times:", "begun"), ("Its lease ends:", "lease_until")];
     let facts = facts.into_iter().map(|(name, member)| (name, text(&found, member)));
