@@ -140,6 +140,15 @@ pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: 
             ),
         ));
     }
+    Err(no_room(full))
+}
+
+/// Room for a large answer that isn't made yet: without it nothing is made.
+pub(crate) fn room(app: &App, caller: &Principal, bytes: usize) -> Result<Place, Problem> {
+    app.answers.take_many(&shares(app, caller), bytes.div_ceil(1024)).map_err(no_room)
+}
+
+fn no_room(full: Full) -> Problem {
     let (code, whose) = match full {
         Full::All => (Code::HTTP_OVERLOADED, ""),
         Full::Share { .. } => (Code::HTTP_SHARE, " that a tenant has"),
@@ -148,7 +157,7 @@ pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: 
         "large answers that aren't taken yet fill the memory{whose} for them: read answers to their end, ask for less at \
          once, or try again after a moment"
     );
-    Err(Problem::new(code, detail).after(RETRY_AFTER_BUSY))
+    Problem::new(code, detail).after(RETRY_AFTER_BUSY)
 }
 
 struct Admitted {

@@ -166,7 +166,7 @@ pub const PAGE_APPROVALS: usize = 20;
 pub const PAGE_LOG_LINES: usize = 200;
 /// Rows of a list that is saved as a file.
 pub const SAVED_ROWS_MAX: usize = 10_000;
-/// A saved list ends behind the row that passes this. Bytes.
+/// A saved list ends behind the row that passes this. So much room is asked for before anything is read for it. Bytes.
 pub const SAVED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Reading a list for a file ends after this, and the file's name says so.
 pub const SAVED_TIMEOUT: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -167,29 +167,31 @@ async fn saved(app: &App, visit: &Visit) -> Result<Response, Problem> {
     edge::may(&visit.caller.0, asked.list.needs())?;
     let place = edge::place(app, &visit.caller.0)?;
     let scope = visit.scope(asked.tenant.as_deref(), &asked.filter)?;
+    let mut room = edge::room(app, &visit.caller.0, SAVED_BYTES_MAX)?;
     let mut file = File::new(asked.format, asked.list.columns());
     let began = Instant::now();
     let mut cursor: Option<String> = None;
     let is_whole = loop {
         let limit = PAGE_MAX.min(SAVED_ROWS_MAX - file.rows);
         let found = page(app, visit, &asked, scope.as_ref(), cursor.as_deref(), limit).await?;
-        let is_full = found.items.len() >= limit;
-        found.items.iter().for_each(|item| file.push(item));
+        let (count, mut items) = (found.items.len(), found.items.iter());
+        while file.text.len() < SAVED_BYTES_MAX
+            && let Some(item) = items.next()
+        {
+            file.push(item);
+        }
+        let is_left = items.next().is_some();
         cursor = found.next_cursor;
-        if cursor.is_none() {
+        if cursor.is_none() && !is_left {
             break true;
         }
         // A page that isn't full has looked at as much as one request may.
-        if !is_full
-            || file.rows >= SAVED_ROWS_MAX
-            || file.text.len() >= SAVED_BYTES_MAX
-            || began.elapsed() >= SAVED_TIMEOUT
-        {
+        if is_left || count < limit || file.rows >= SAVED_ROWS_MAX || began.elapsed() >= SAVED_TIMEOUT {
             break false;
         }
     };
-    let answer = file.answer(asked.list.name(), is_whole);
-    Ok(place.until_taken(edge::with_room(app, &visit.caller.0, &Method::GET, answer)?))
+    room.keep(file.text.len().div_ceil(1024));
+    Ok(place.until_taken(room.until_taken(file.answer(asked.list.name(), is_whole))))
 }
 
 /// A page of a list, each item as JSON.

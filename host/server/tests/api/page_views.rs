@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tower::ServiceExt;
 use waybill_core::code::Code;
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_server::limits::Limits;
@@ -310,6 +312,21 @@ async fn a_list_is_saved_as_csv_and_as_json_lines() {
     // The list leads there.
     let page = api.get("/ui/messages").await.text;
     assert!(page.contains("/ui/save?list=messages&amp;as=csv"), "{page}");
+}
+
+#[tokio::test]
+async fn nothing_is_read_for_a_file_that_there_is_no_room_for() {
+    let api = Api::with(None, Limits { answers_bytes_max: 64 * 1024, ..Limits::default() }).await;
+    let large = NewMessage { payload: format!("\"{}\"", "x".repeat(100 * 1024)).into(), ..message("large") };
+    api.host.delivered(large).await;
+    let unread = api.router.clone().oneshot(get("/v1/messages/large")).await.unwrap();
+    api.reached();
+    let refused = api.get("/ui/save?list=messages&as=csv").await;
+    assert!(refused.status == 503 && refused.text.contains("HTTP.OVERLOADED"), "{}", refused.text);
+    is_clean(&refused, "no room");
+    assert!(!api.reached().contains(&"messages"));
+    drop(unread);
+    assert_eq!(api.get("/ui/save?list=messages&as=csv").await.status, 200);
 }
 
 #[tokio::test]
