@@ -65,16 +65,12 @@ pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Respo
             None => Compared::Never,
             Some(_) if asked.compare != "now" => Compared::NotYet,
             Some(configuration) => {
-                let compared = configuration.reload(false, visit.caller.name()).await;
                 let refused = |refused: ReloadRefused| Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
-                let part = visit.part(async { compared.map_err(refused) }).await;
-                Compared::Now(Box::new(part))
+                let compared = async { configuration.reload(false, visit.caller.name()).await.map_err(refused) };
+                Compared::Now(Box::new(visit.part(compared).await))
             }
         };
-        let settings = match &app.configuration {
-            None => None,
-            Some(configuration) => Some(visit.part(async { Ok::<_, Problem>(configuration.settings().await) }).await),
-        };
+        let settings = app.configuration.as_ref().map(|configuration| configuration.settings());
         let shown = Configuration { compared, settings, section: asked.section, may: visit.may() };
         Ok::<Markup, Problem>(views::configuration(&shown))
     };
