@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use serde_json::{Value, json};
-use waybill_api::configuration::ReloadRefused;
 use waybill_api::dead_letters::DeadLetterView;
-use waybill_core::code::Code;
 use waybill_core::port::dead::DeadKind;
 use waybill_page::acts::{Act, Target};
 use waybill_page::address;
@@ -18,6 +16,7 @@ use crate::app::App;
 use crate::auth::Permission;
 use crate::json::operations::{Concerned, DryRun};
 use crate::problem::Problem;
+use crate::routes::configuration::read_again;
 use crate::routes::{idempotency, streams};
 
 /// What there is to know of what an act concerns.
@@ -32,14 +31,7 @@ pub(super) async fn concerns(app: &App, visit: &Visit, asked: &Asked) -> Concern
         Act::StreamPurge => Concerns::Facts(visit.part_for(Permission::Operate, stream(app, visit, target)).await),
         Act::KeyRelease => Concerns::Facts(visit.part(key(app, visit, target)).await),
         Act::ConfigurationReload => {
-            let compared = async {
-                let Some(configuration) = &app.configuration else {
-                    let text = "this host was started without a configuration that can be read again";
-                    return Err(Problem::new(Code::CONFIG_RELOAD_REFUSED, text));
-                };
-                let refused = |refused: ReloadRefused| Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
-                configuration.reload(false, visit.caller.name()).await.map_err(refused)
-            };
+            let compared = read_again(app, &visit.caller, false);
             Concerns::Settings(Box::new(visit.part_for(Permission::Manage, compared).await))
         }
         _ => Concerns::One,
