@@ -7,13 +7,12 @@ use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
-use waybill_api::sagas::SagaView;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::{ListOrder, Page};
 use waybill_page::frame::Place;
 
 use super::visit::{View, Visit};
-use super::{inbox, keys};
+use super::{inbox, keys, lists};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::caller::now;
@@ -21,7 +20,6 @@ use crate::edge;
 use crate::limits::{PAGE_MAX, SAVED_BYTES_MAX, SAVED_ROWS_MAX, SAVED_TIMEOUT};
 use crate::problem::Problem;
 use crate::routes::query::{AuditParameters, query};
-use crate::routes::sagas;
 
 /// Which list, as what.
 #[derive(Debug, Deserialize)]
@@ -212,13 +210,7 @@ async fn page(
         Listed::DeadLetters => as_json(app.service.dead_letters(scope, filter, cursor, limit).await?),
         Listed::Inbox => as_json(inbox::stored(app, visit, scope, filter, cursor, limit).await?),
         Listed::Idempotency => as_json(keys::page(app, visit, scope, filter, cursor, limit).await?),
-        Listed::Sagas => {
-            let (wanted, _) = visit.caller.sagas(scope.map(Tenant::as_str), filter)?;
-            let Some(wanted) = wanted else { return Ok(Page { items: Vec::new(), next_cursor: None }) };
-            let found = sagas::service(app)?.sagas(&wanted, cursor, limit).await?;
-            let items: Vec<SagaView> = found.items.into_iter().map(SagaView::from).collect();
-            as_json(Page { items, next_cursor: found.next_cursor })
-        }
+        Listed::Sagas => as_json(lists::sagas_page(app, visit, scope, filter, cursor, limit).await?),
         Listed::Audit => {
             let parameters = AuditParameters { filter: filter.to_owned(), ..AuditParameters::default() };
             let wanted = parameters.wanted(scope.cloned(), now())?;
