@@ -11,8 +11,8 @@ pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
 /// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;
-/// No tenant has more than one in so many of the requests at work, of those that wait, or of the memory for large bodies or
-/// large answers, so that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
+/// No tenant has more than one in so many of the requests at work, of those that wait, of the memory for large bodies or
+/// large answers, or of the open pages that are told what changes, so that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
 /// has a share of its own.
 pub const CALLER_SHARE: usize = 2;
 /// A body goes on within this time, or the request is refused: it holds a place meanwhile.
@@ -88,10 +88,11 @@ pub const FILTER_BYTES_MAX: usize = 4_096;
 pub const LINK_BY_BYTES_MAX: usize = 128;
 /// Shortest time that a link is good for.
 pub const LINK_TIME_MIN: Duration = Duration::from_secs(1);
-/// Largest form that is taken, in bytes: one reason, escaped.
+/// Largest form that is taken of somebody who signs in or decides by a link, in bytes: one reason, escaped.
 pub const FORM_BYTES_MAX: usize = 16 * 1024;
-/// Largest form of the page in which a payload is written, in bytes: escaped, it is up to three times as large.
-pub const WRITTEN_FORM_BYTES_MAX: usize = 1024 * 1024;
+/// Largest form of an act on the page, in bytes: what the API takes as a body for it, each byte of which a browser may write as three,
+/// beside what every form has.
+pub const ACT_FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX + FORM_BYTES_MAX;
 /// Deepest nesting of a JSON payload: what common JSON readers take (serde_json stops at 128 too).
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Longest bearer token that is looked at, in bytes.
@@ -152,7 +153,8 @@ pub const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
 pub const SESSIONS_OF_TOKEN_MAX: usize = 16;
 /// Sessions of the page, each some 300 bytes.
 pub const SESSIONS_MAX: usize = 4_096;
-/// Forms of the page that were sent, each some 1 KiB with its answer: the oldest gives way, and its answer isn't shown any more.
+/// Forms of the page that were sent, each some 1 KiB with its answer: the oldest of the tenant that has most gives way, and its answer
+/// isn't shown any more.
 pub const FORMS_SENT_MAX: usize = 1_024;
 /// Rows of a list on the page: more are read by going on.
 pub const PAGE_ROWS: usize = 50;
@@ -164,14 +166,14 @@ pub const PAGE_APPROVALS: usize = 20;
 pub const PAGE_LOG_LINES: usize = 200;
 /// Rows of a list that is saved as a file.
 pub const SAVED_ROWS_MAX: usize = 10_000;
-/// A saved list ends behind the row that passes this. Bytes.
+/// A saved list ends behind the row that passes this. So much room is asked for before anything is read for it. Bytes.
 pub const SAVED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Reading a list for a file ends after this, and the file's name says so.
 pub const SAVED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A part of the page that takes longer is left out, so that the others are seen.
 pub const PAGE_PART_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Open pages that are told what changes; further ones ask every [`LIVE_POLL`].
+/// Open pages that are told what changes, of one tenant up to its share ([`CALLER_SHARE`]); further ones ask every [`LIVE_POLL`].
 pub const LIVE_READERS_MAX: usize = 32;
 /// An open page is told of changes so often at most.
 pub const LIVE_EVERY: Duration = Duration::from_secs(1);

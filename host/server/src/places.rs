@@ -69,6 +69,14 @@ impl Place {
         }
     }
 
+    /// Gives back what is more than so many.
+    pub(crate) fn keep(&mut self, count: usize) {
+        for places in std::iter::once(&mut self.of_all).chain(&mut self.of_shares) {
+            let more = places.num_permits().saturating_sub(count);
+            drop(places.split(more));
+        }
+    }
+
     /// An answer that gives the place back when the peer has taken it, or it was given up: until then it takes memory.
     pub(crate) fn until_taken(self, answer: Response) -> Response {
         answer.map(|body| Body::new(Held { body, _place: self }))
@@ -234,6 +242,8 @@ mod tests {
         let mut held = places.take_all(&one, 2).ok().unwrap();
         held.merge(places.take_all(&one, 2).ok().unwrap());
         assert_eq!((places.left(), places.take_all(&other, 2).err()), (6, Some(Full::Share { share: 5 })));
+        held.keep(3);
+        assert_eq!((places.left(), places.take_all(&other, 2).is_ok()), (7, true));
         drop(held);
         assert_eq!(places.left(), 10);
         assert!(places.take_all(&other, 5).is_ok());

@@ -51,6 +51,7 @@ pub use streams::{Streams, streams};
 pub use write::{Original, Write, write};
 
 use maud::{Markup, html};
+use waybill_core::outbox::filter::tenant_in;
 
 use crate::acts::May;
 use crate::address::{self, condition};
@@ -87,7 +88,9 @@ pub struct Asked {
 impl Asked {
     /// The list's command line.
     fn command(&self, verb: &str) -> String {
-        let of_tenant = if self.tenant.is_empty() { String::new() } else { condition("tenant", &self.tenant) };
+        // Said twice it is refused.
+        let is_said = self.tenant.is_empty() || tenant_in(&self.filter).is_some();
+        let of_tenant = if is_said { String::new() } else { condition("tenant", &self.tenant) };
         let filter = format!("{of_tenant} {}", self.filter);
         match filter.trim() {
             "" => format!("waybill {verb}"),
@@ -140,4 +143,20 @@ impl Asked {
 /// An option of a command line, where there is a value for it.
 fn option(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(" --{name} {}", quoted(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_says_the_tenant_once() {
+        let line = |tenant: &str, filter: &str| {
+            let (tenant, filter) = (tenant.to_owned(), filter.to_owned());
+            Asked { tenant, filter, ..Asked::default() }.command("saga list")
+        };
+        assert!(line("acme", "step=charge").contains("tenant=acme step=charge"));
+        assert_eq!(line("acme", "tenant=acme").matches("tenant").count(), 1);
+        assert_eq!(line("", ""), "waybill saga list");
+    }
 }

@@ -24,17 +24,17 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: ConfigReload = body::json(&app, request).await?;
+    ok(&read_again(&app, &caller, !asked.dry_run).await?)
+}
+
+/// Reads it again for a caller, and puts it in force or only compares it.
+pub(crate) async fn read_again(app: &App, caller: &Caller, apply: bool) -> Result<Reloaded, Problem> {
     let Some(configuration) = &app.configuration else {
-        return Err(Problem::new(
-            Code::CONFIG_RELOAD_REFUSED,
-            "this host was built without a configuration to read again",
-        ));
+        let text = "this host was started without a configuration that can be read again";
+        return Err(Problem::new(Code::CONFIG_RELOAD_REFUSED, text));
     };
-    match configuration.reload(!asked.dry_run, caller.name()).await {
-        Ok(reloaded) => ok(&reloaded),
-        Err(refused) => {
-            let problem = Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
-            Err(if refused.retryable { problem.after(RETRY_AFTER_BUSY) } else { problem })
-        }
-    }
+    configuration.reload(apply, caller.name()).await.map_err(|refused| {
+        let problem = Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
+        if refused.retryable { problem.after(RETRY_AFTER_BUSY) } else { problem }
+    })
 }

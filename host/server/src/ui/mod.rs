@@ -44,8 +44,9 @@ use waybill_page::{address, assets};
 use crate::app::App;
 use crate::problem::Problem;
 use live::Watchers;
-use sessions::{Found, Sessions};
+use sessions::Sessions;
 
+pub(crate) use sessions::Found;
 pub(crate) use visit::{Written, bare};
 pub use waybill_page::environment::{BasePath, Colour, Environment, TraceUrl};
 

@@ -73,27 +73,33 @@ impl Sessions {
 
     /// The session of a request, if it has one that lasts and whose token is in force.
     pub(crate) fn of(&self, headers: &HeaderMap, tokens: &StaticTokens, encryption: &Encryption) -> Option<Found> {
-        let found = self.seen(headers, tokens, encryption)?;
-        if let Some(session) = self.begun.lock().get_mut(&hash(cookie(headers, encryption)?)) {
-            session.used = Instant::now();
-        }
-        Some(found)
+        self.found(headers, tokens, encryption, true)
     }
 
     /// The same of what asks by itself: it makes no session last longer.
     pub(crate) fn seen(&self, headers: &HeaderMap, tokens: &StaticTokens, encryption: &Encryption) -> Option<Found> {
+        self.found(headers, tokens, encryption, false)
+    }
+
+    fn found(
+        &self,
+        headers: &HeaderMap,
+        tokens: &StaticTokens,
+        encryption: &Encryption,
+        is_used: bool,
+    ) -> Option<Found> {
         let cookie = hash(cookie(headers, encryption)?);
         let now = Instant::now();
         let mut begun = self.begun.lock();
-        let session = begun.get(&cookie)?;
-        let principal = tokens.of_hash(&session.token).filter(|_| session.lasts(now));
-        match principal {
-            Some(principal) => Some(Found { principal, form_token: Arc::clone(&session.form_token) }),
-            None => {
-                begun.remove(&cookie);
-                None
-            }
+        let session = begun.get_mut(&cookie)?;
+        let Some(principal) = tokens.of_hash(&session.token).filter(|_| session.lasts(now)) else {
+            begun.remove(&cookie);
+            return None;
+        };
+        if is_used {
+            session.used = now;
         }
+        Some(Found { principal, form_token: Arc::clone(&session.form_token) })
     }
 
     /// Ends the session of a request.

@@ -43,7 +43,7 @@ pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Respons
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));
     let read = body::fields(&app, Request::from_parts(parts, body), FORM_BYTES_MAX).await;
     let fields = match read {
-        Ok(fields) => fields,
+        Ok(read) => read.fields,
         Err(problem) => return refused(&app, &headers, &uri, "", problem, &id),
     };
     let field = |name: &str| fields.iter().find(|(of, _)| of == name).map_or("", |(_, value)| value.as_str());
@@ -63,8 +63,8 @@ pub(super) async fn sign_out(State(app): State<App>, request: Request) -> Respon
     let (parts, body) = request.into_parts();
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));
     let read = body::fields(&app, Request::from_parts(parts, body), FORM_BYTES_MAX).await;
-    let ended = read.and_then(|fields| {
-        let given = fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
+    let ended = read.and_then(|read| {
+        let given = read.fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
         let session = app.auth.as_ref().zip(app.ui.as_ref());
         let session = session.and_then(|(auth, ui)| ui.sessions.of(&headers, auth, &app.encryption));
         // Who isn't signed in is out already. A form of another site comes without the cookie, and takes none away.

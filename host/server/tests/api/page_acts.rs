@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use waybill_core::port::service::MessageState;
+use waybill_core::saga::limits::SIGNAL_BYTES_MAX;
 use waybill_core::saga::state::SagaState;
 use waybill_page::acts::{Act, Pick, Target};
 use waybill_server::auth::Role;
-use waybill_server::limits::Limits;
+use waybill_server::limits::{ACT_FORM_BYTES_MAX, Limits, PAGE_MAX};
 use waybill_server::server::{Parts, Server};
 use waybill_server::ui::Environment;
 use waybill_testkit::memory_host::message;
@@ -139,6 +140,29 @@ async fn acts_on_sagas_are_done_by_their_forms() {
     done(&api, Act::SagaSkip, &step, &[("step", "reserve")]).await;
     done(&api, Act::SagaAccept, &one("stuck-3"), &[("reason", "by hand")]).await;
     assert!(api.host.saga("acme", "stuck-3").await.ended_at.is_some());
+}
+
+#[tokio::test]
+async fn a_form_takes_what_the_api_takes_however_a_browser_writes_it() {
+    let api = Api::open().await;
+    api.host.waiting_saga("acme", "s-1").await;
+    let saga = Target::one("acme", "s-1");
+    // Two lines with a text between brackets, each of its letters escaped: as many bytes as a signal may have.
+    let data = |letters: usize| format!("[%0D%0A\"{}\"]", "%61".repeat(letters));
+    let fits = SIGNAL_BYTES_MAX - "[\n\"\"]".len();
+    done(&api, Act::SagaSignal, &saga, &[("signal", "paid"), ("data", &data(fits))]).await;
+    let plan = opened(&api, &saga.address(Act::SagaSignal), "").await;
+    let refused = plan.with(&[("signal", "paid"), ("data", &data(fits + 1))]).press(&api, "").await;
+    assert!(refused.status == 413 && refused.text.contains("SAGA.DATA_TOO_LARGE"), "{}", refused.status);
+    is_clean(&refused, "data that is too large");
+    let plan = opened(&api, &saga.address(Act::SagaSignal), "").await;
+    let refused = plan.with(&[("data", &"a".repeat(ACT_FORM_BYTES_MAX))]).press(&api, "").await;
+    assert_eq!(refused.status, 413);
+    assert!(refused.text.contains("HTTP.TOO_LARGE") && refused.text.contains("write less"), "{}", refused.text);
+    is_clean(&refused, "a form that is too large");
+    // As many keys of rows as one request of the API takes.
+    let rows = (0..PAGE_MAX).map(|row| format!("row-{row:060}")).collect::<Vec<_>>().join("\n");
+    done(&api, Act::RowsReplay, &Target::named("shop"), &[("rows", &rows)]).await;
 }
 
 #[tokio::test]
@@ -329,6 +353,30 @@ async fn a_form_that_is_not_of_the_page_does_nothing() {
         assert!(matches!(answer.status.as_u16(), 400 | 404), "{path}: {}", answer.status);
         is_clean(&answer, path);
     }
+}
+
+#[tokio::test]
+async fn an_address_that_is_too_long_for_a_route_is_refused_and_not_cut() {
+    let api = Api::open().await;
+    api.host.dead(message("d-1")).await;
+    let plan = opened(&api, &Target::one("default", "d-1").address(Act::DeadReplay), "").await;
+    // Each of its letters is written as three.
+    let to = format!("/ui/plan?act=dead-replay&id=d-1&tenant={}", "!".repeat(22_000));
+    let refused = Opened { to, ..plan }.press(&api, "").await;
+    assert!(refused.status == 400 && refused.text.contains("too long"), "{}", refused.status);
+    is_clean(&refused, "a tenant that is too long");
+    assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
+}
+
+#[tokio::test]
+async fn a_session_is_of_who_came_with_it_alone() {
+    let api = with_tokens().await;
+    api.host.dead(of("acme", message("d-1"))).await;
+    let globex = signed_in(&api.router, "globex").await;
+    let address = Target::one("acme", "d-1").address(Act::DeadReplay);
+    let by_token = with(as_signed_in(&address, &globex), "authorization", "Bearer operator");
+    let plan = api.send(by_token).await;
+    assert!(plan.status == 200 && !plan.text.contains("name=\"key\""), "{}", plan.text);
 }
 
 async fn with_tokens() -> Api {

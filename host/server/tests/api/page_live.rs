@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 use waybill_server::auth::Role;
-use waybill_server::limits::{LIVE_HEARTBEAT, LIVE_POLL, LIVE_READERS_MAX, Limits};
+use waybill_server::limits::{CALLER_SHARE, LIVE_HEARTBEAT, LIVE_POLL, LIVE_READERS_MAX, Limits};
 use waybill_testkit::memory_host::message;
 
 use crate::live::{Live, PATIENCE};
@@ -111,6 +111,23 @@ async fn one_page_too_many_hears_how_it_is_and_asks_again_later() {
     open.pop();
     let mut next = Heard::of(&api, get(SOURCE)).await;
     assert!(next.next().await.unwrap().starts_with("retry: 2000\n"));
+}
+
+#[tokio::test]
+async fn no_tenant_takes_the_places_of_all_open_pages() {
+    let api = with_tokens().await;
+    let (viewer, admin) = (signed_in(&api.router, "viewer").await, signed_in(&api.router, "admin").await);
+    let mut open = Vec::new();
+    for _ in 0..LIVE_READERS_MAX / CALLER_SHARE {
+        let mut heard = Heard::of(&api, as_signed_in(SOURCE, &viewer)).await;
+        assert!(heard.next().await.unwrap().starts_with("retry: 2000\n"));
+        open.push(heard);
+    }
+    let mut further = Heard::of(&api, as_signed_in(SOURCE, &viewer)).await;
+    assert!(further.next().await.unwrap().starts_with(&format!("retry: {}\n", LIVE_POLL.as_millis())));
+    assert_eq!(further.next().await, None);
+    let mut other = Heard::of(&api, as_signed_in(SOURCE, &admin)).await;
+    assert!(other.next().await.unwrap().starts_with("retry: 2000\n"), "another tenant's page has a place");
 }
 
 #[tokio::test]

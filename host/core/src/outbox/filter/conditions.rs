@@ -7,6 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
+use crate::glob::Glob;
 use crate::suggest::nearest;
 use crate::time::UnixMillis;
 
@@ -88,6 +89,13 @@ fn names(fields: &str) -> impl Iterator<Item = &str> {
 /// Reads conditions. `fields` says what may be written, for messages; ages count back from `now`.
 pub fn conditions(text: &str, fields: &str, now: UnixMillis) -> Result<Vec<Condition>, FilterError> {
     split(text)?.into_iter().map(|text| condition(text, fields, now)).collect()
+}
+
+/// The tenant that a filter names, of whatever list it is: all write that alike. None where it names none, or can't be read.
+pub fn tenant_in(text: &str) -> Option<Glob> {
+    let read = conditions(text, "", UnixMillis(0)).ok()?;
+    let named = read.into_iter().find(|condition| condition.field == "tenant")?;
+    Some(Glob::new(named.value))
 }
 
 fn condition(text: String, fields: &str, now: UnixMillis) -> Result<Condition, FilterError> {

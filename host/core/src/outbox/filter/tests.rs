@@ -403,3 +403,13 @@ fn a_field_that_takes_one_value_stands_once() {
         Filter::parse("since=2026-01-01 since=2026-01-02 correlation_id=a* correlation_id=*b", UnixMillis(0)).is_ok()
     );
 }
+
+#[test]
+fn every_list_names_its_tenant_alike() {
+    let named = |text: &str| tenant_in(text).map(|glob| glob.as_str().to_owned());
+    assert_eq!(named("definition=order tenant=acme age>1h").as_deref(), Some("acme"));
+    assert_eq!(named("colour=red tenant=\"a*\"").as_deref(), Some("a*"));
+    for text in ["", "key=tenant", "tenant=", "tenant=acme age>soon"] {
+        assert_eq!(named(text), None, "{text}");
+    }
+}
