@@ -17,20 +17,20 @@ use crate::support::{Answer, Api, get, of, parts, send, token, with};
 
 /// The value of a hidden member of a plan's form.
 #[track_caller]
-fn hidden(page: &str, name: &str) -> String {
+pub fn hidden(page: &str, name: &str) -> String {
     let mark = format!("name=\"{name}\" value=\"");
     let from = page.split(&mark).nth(1).unwrap_or_else(|| panic!("no {name}: {page}"));
     from.split('"').next().unwrap().to_owned()
 }
 
 /// A plan that was opened: where its form goes, and what goes with it.
-struct Opened {
-    to: String,
-    page: String,
-    fields: Vec<(String, String)>,
+pub struct Opened {
+    pub to: String,
+    pub page: String,
+    pub fields: Vec<(String, String)>,
 }
 
-async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
+pub async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
     let answer = api.send(as_signed_in(address, cookie)).await;
     assert_eq!(answer.status, StatusCode::OK, "{address}: {}", answer.text);
     is_clean(&answer, address);
@@ -49,7 +49,7 @@ fn read(page: String) -> Opened {
 }
 
 impl Opened {
-    fn with(mut self, further: &[(&str, &str)]) -> Self {
+    pub fn with(mut self, further: &[(&str, &str)]) -> Self {
         self.fields.extend(further.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self
     }
@@ -59,7 +59,7 @@ impl Opened {
         form(&self.to, &fields, cookie)
     }
 
-    async fn press(&self, api: &Api, cookie: &str) -> Answer {
+    pub async fn press(&self, api: &Api, cookie: &str) -> Answer {
         api.send(self.request(cookie)).await
     }
 }
