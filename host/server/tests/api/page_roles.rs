@@ -125,7 +125,7 @@ async fn prepared(api: &Api, act: Act, id: &str) -> String {
 }
 
 /// How an act is asked for: by an id, by a filter, by a picked row, as far as it takes that.
-fn targets(act: Act, id: &str) -> Vec<Target> {
+pub fn targets(act: Act, id: &str) -> Vec<Target> {
     let about = act.about();
     let one = match about.on {
         On::DeadLetter | On::Message | On::Saga | On::Key => Target::one("acme", id),

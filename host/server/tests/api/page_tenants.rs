@@ -24,7 +24,7 @@ use crate::page_world::{ADMIN, by, done_beside, operation, settled, standing, wr
 use crate::support::{Answer, Api, get, of, post, token};
 
 /// What was written into each field of globex.
-const MARKS: [&str; 21] = [
+const MARKS: [&str; 22] = [
     "topic-globex",
     "payload-globex",
     "header-globex",
@@ -46,6 +46,7 @@ const MARKS: [&str; 21] = [
     "result-globex",
     "failed-globex",
     "bulk-globex",
+    "sent-globex",
 ];
 
 /// Lists with a filter.
@@ -132,6 +133,7 @@ async fn fill(api: &Api, tenant: &str) -> String {
     for number in 0..=PAGE_ROWS {
         let id = format!("{}-{number}", mark("bulk"));
         host.dead(of(tenant, message(&id))).await;
+        host.delivered(of(tenant, message(&format!("{}-{number}", mark("sent"))))).await;
         host.begun_key(tenant, &id).await;
         host.begin("order", tenant, &id).await;
         host.until_waiting(tenant, &id, "approval").await;
@@ -229,7 +231,7 @@ async fn whoever_looks_for_one_tenant_reads_nothing_of_another() {
     for tenant in TENANTS {
         let own = both.looks(&format!("/ui/messages?tenant={tenant}")).await;
         let is_own = matches!(tenant, "" | "acme");
-        assert_eq!(own.text.contains("bulk-acme"), is_own, "{tenant}: {}", own.text);
+        assert_eq!(own.text.contains("sent-acme"), is_own, "{tenant}: {}", own.text);
         for filter in FILTERS {
             let filter = address::with("", &[("filter", filter)]).replacen('?', "&", 1);
             for list in LISTS {
