@@ -18,7 +18,7 @@ use crate::support::{Answer, Api, get, of, parts, send, token, with};
 
 /// The value of a hidden member of a plan's form.
 #[track_caller]
-fn hidden(page: &str, name: &str) -> String {
+pub fn hidden(page: &str, name: &str) -> String {
     let mark = format!("name=\"{name}\" value=\"");
     let from = page.split(&mark).nth(1).unwrap_or_else(|| panic!("no {name}: {page}"));
     from.split('"').next().unwrap().to_owned()
