@@ -28,7 +28,7 @@ const operation = async () => {
 const appended = async stream => { await post(`/v1/streams/${stream}/events`, { events: [{ event_id: `${stream}-1`, resource_type: 'TASK', resource_id: 't-1', op: 'UPDATE', schema_version: 1 }] }) }
 
 /// By their names: `from` is where it begins, a plan by itself where nothing offers it now; `of` a thing that has another name; `fields` are
-/// in the order in which Tab meets them; `to` is where it leads; `undo` is the heading of what its taking back comes to.
+/// in the order in which Tab meets them; `to` is where it leads; `undo` is the heading of what takes it back.
 const ACTS = {
   'dead-replay': { prepare: dead, from: message, fields: { reason: WHY } },
   'dead-quarantine': { prepare: dead, from: message, fields: { reason: WHY }, undo: 'Put back' },
