@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use waybill_api::dead_letters::{DeadGroupView, DeadLetterView};
 use waybill_api::history::Changed;
 use waybill_api::instant::Instant;
+use waybill_api::operations::LastReplayView;
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::MessageState;
 
@@ -129,6 +130,7 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
             th.full scope="row" {
                 a href=(asked.narrowed(address::DEAD_LETTERS, &condition("code", &group.code))) { code { (foreign(&group.code)) } }
                 span.sub { (foreign(&shortened(&group.signature, ERROR_LETTERS))) }
+                @if let Some(replay) = &group.last_replay { (last_replay(replay, as_of)) }
                 span.sub { (changes.before(group.first_at)) }
             }
             td { (foreign(&group.tenant)) span.sub.mono { (foreign(&group.topic)) } }
@@ -138,6 +140,24 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
         }
     } };
     section("By cause", Some(&about), &table("By cause", &columns, &rows, None))
+}
+
+/// What became of the latest replay of a group. Its numbers are those of the operation, which may have put back others as well.
+fn last_replay(replay: &LastReplayView, as_of: AsOf) -> Markup {
+    let fate = &replay.fate;
+    html! {
+        span.sub {
+            a href=(acts::operation(&replay.operation)) { "Replayed at " (as_of.at(replay.at)) }
+            @if !replay.actor.is_empty() { " by " (foreign(&replay.actor)) }
+            ": " (count(fate.put_back)) " put back, " (count(fate.delivered)) " delivered, "
+            @if fate.died_again > 0 { b.c-dead { (count(fate.died_again)) " died again" } } @else { "none died again" }
+            @if fate.on_the_way > 0 { ", " (count(fate.on_the_way)) " on their way" }
+            @if fate.ended_otherwise > 0 { ", " (count(fate.ended_otherwise)) " ended otherwise" }
+            @if fate.not_followed > 0 { ", " (count(fate.not_followed)) " not followed" }
+            @if replay.running { ", " (count(replay.to_go)) " to go" }
+            @if replay.groups > 1 { "; of " (replay.groups) " groups together" }
+        }
+    }
 }
 
 const DEAD_COLUMNS: [Column; 7] = [

@@ -101,8 +101,10 @@ pub(super) async fn dead_letters(State(app): State<App>, visit: Visit) -> Respon
             if asked.is_further {
                 return Ok((Vec::new(), None));
             }
-            let groups = app.service.dead_groups(scope.clone()?.as_ref(), &list.filter).await?;
-            Ok::<_, Problem>((groups.value, groups.since.map(Instant)))
+            let tenant = scope.clone()?;
+            let groups = app.service.dead_groups(tenant.as_ref(), &list.filter).await?;
+            let value = app.service.with_last_replays(tenant.as_ref(), groups.value).await?;
+            Ok::<_, Problem>((value, groups.since.map(Instant)))
         });
         let (groups, changes) = tokio::join!(groups, visit.changes(&app));
         let is_nothing = found.as_ref().is_ok_and(|rows| rows.items.is_empty() && rows.older.is_none());
