@@ -14,8 +14,9 @@ use crate::acts::{self, Act, Pick, Target};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
+use crate::list::{Field, list};
 use crate::parts::{
-    Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, section, state, table,
+    Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, of, section, state, table,
 };
 use crate::states::of_message;
 use crate::text::{count, counted, for_attribute, foreign, shortened};
@@ -58,7 +59,7 @@ pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
                 @if !asked.is_further { (causes(view, as_of)) }
                 (section("Newest first", None, &html! {
                     form action=(address::PLAN) {
-                        (table("Dead letters", &DEAD_COLUMNS, &dead_rows(&rows.items, as_of),
+                        (list("Dead letters", &FIELDS, &shown(&rows.items, as_of),
                             Some(&asked.foot(Saved("dead-letters"), rows.items.len(), rows.older.as_deref()))))
                         (on_picked(asked))
                     }
@@ -160,14 +161,14 @@ fn last_replay(replay: &LastReplayView, as_of: AsOf) -> Markup {
     }
 }
 
-const DEAD_COLUMNS: [Column; 7] = [
-    Column::Text("Pick"),
-    Column::Text("Id"),
-    Column::Text("State"),
-    Column::Text("Of"),
-    Column::Text("Error"),
-    Column::Text("Tenant"),
-    Column::Number("Died"),
+const FIELDS: [Field; 7] = [
+    Field::text("Pick"),
+    Field::text("Id"),
+    Field::text("State").class("end").moves("state"),
+    Field::text("Of").class("mono").moves("of"),
+    Field::text("Error").class("full").moves("error"),
+    Field::text("Tenant").label("tenant").moves("tenant"),
+    Field::number("Died"),
 ];
 
 /// What a row of the list shows, of whichever kind.
@@ -239,16 +240,19 @@ impl<'a> DeadRow<'a> {
     }
 }
 
-fn dead_rows(items: &[DeadLetterView], as_of: AsOf) -> Markup {
-    html! { @for row in items.iter().map(DeadRow::of) {
-        tr tabindex="-1" {
-            td { input type="checkbox" name="pick" value=(row.pick().text()) aria-label=(format!("Pick {}", for_attribute(row.id))); }
-            td { (id_link(&row.address, row.id)) }
-            td.end { (state(of_message(row.state))) span.sub { (row.kind) } }
-            td.mono { (foreign(row.what)) }
-            td.full { (foreign(&shortened(row.error, ERROR_LETTERS))) }
-            td data-l="tenant" { (foreign(row.tenant)) }
-            td.num.nw { (as_of.maybe(row.ended_at)) }
-        }
-    } }
+fn shown(items: &[DeadLetterView], as_of: AsOf) -> Vec<[Markup; 7]> {
+    items.iter().map(|letter| dead_row(letter, as_of)).collect()
+}
+
+fn dead_row(letter: &DeadLetterView, as_of: AsOf) -> [Markup; 7] {
+    let row = DeadRow::of(letter);
+    [
+        html! { input type="checkbox" name="pick" value=(row.pick().text()) aria-label=(format!("Pick {}", for_attribute(row.id))); },
+        id_link(&row.address, row.id),
+        html! { (state(of_message(row.state))) span.sub { (row.kind) } },
+        of(foreign(row.what)),
+        of(foreign(&shortened(row.error, ERROR_LETTERS))),
+        of(foreign(row.tenant)),
+        as_of.maybe(row.ended_at),
+    ]
 }

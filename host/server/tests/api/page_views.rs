@@ -40,6 +40,20 @@ async fn a_host_that_has_just_begun_says_in_each_view_what_fills_it() {
 }
 
 #[tokio::test]
+async fn what_all_rows_have_stands_in_the_heading_of_their_list() {
+    let api = Api::open().await;
+    for id in ["one", "two"] {
+        api.host.dead(of("acme", message(id))).await;
+    }
+    let alike = api.get("/ui/dead-letters").await.text;
+    assert!(alike.contains("<p class=\"same\">All: ") && alike.contains("tenant <b>acme</b>"), "{alike}");
+    assert!(!alike.contains("data-l=\"tenant\""), "{alike}");
+    api.host.dead(of("globex", message("three"))).await;
+    let unlike = api.get("/ui/dead-letters").await.text;
+    assert!(!unlike.contains("tenant <b>acme</b>") && unlike.contains("data-l=\"tenant\""), "{unlike}");
+}
+
+#[tokio::test]
 async fn what_a_host_does_not_have_is_said_or_left_out() {
     let host = host().await;
     let all = parts(&host, &Default::default(), None, Limits::default());
