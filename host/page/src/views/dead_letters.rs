@@ -10,7 +10,7 @@ use waybill_core::port::service::MessageState;
 
 use super::hour::Changes;
 use super::{Asked, Rows, Saved};
-use crate::acts::{self, Act, Pick, Target};
+use crate::acts::{self, Act, Pick};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
@@ -88,8 +88,7 @@ fn there_are(asked: &Asked, others: &[DeadGroupView]) -> Markup {
 
 /// What can be done to all that the filter takes.
 fn on_all(asked: &Asked) -> Markup {
-    let all = Target::matching(&asked.tenant, &asked.filter);
-    acts::links(&[Act::DeadReplay, Act::DeadQuarantine, Act::DeadPurge], &all, asked.may)
+    asked.on_all(&[Act::DeadReplay, Act::DeadQuarantine, Act::DeadPurge])
 }
 
 /// What can be done to rows that are picked. It stands below them, so that it works without script.

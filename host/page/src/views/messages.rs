@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use waybill_api::messages::MessageView;
 
 use super::{Asked, Rows, Saved};
-use crate::acts::{self, Act, Target};
+use crate::acts::Act;
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -59,8 +59,7 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
 
 /// What can be done to those of them that wait.
 fn on_all(asked: &Asked) -> Markup {
-    let all = Target::matching(&asked.tenant, &asked.filter);
-    acts::links(&[Act::MessageReschedule, Act::MessageCancel], &all, asked.may)
+    asked.on_all(&[Act::MessageReschedule, Act::MessageCancel])
 }
 
 const FIELDS: [Field; 6] = [

@@ -66,8 +66,7 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
 
 /// What can be done to those of them that haven't ended.
 fn on_all(asked: &Asked) -> Markup {
-    let all = Target::matching(&asked.tenant, &asked.filter);
-    acts::links(&[Act::SagaPause, Act::SagaResume, Act::SagaRetry, Act::SagaCancel, Act::SagaKill], &all, asked.may)
+    asked.on_all(&[Act::SagaPause, Act::SagaResume, Act::SagaRetry, Act::SagaCancel, Act::SagaKill])
 }
 
 /// What can be done to one as it stands; those of a stuck one are among its ways out.

@@ -259,6 +259,29 @@ async fn a_filter_shows_how_it_was_understood_and_each_condition_can_be_taken_aw
 }
 
 #[tokio::test]
+async fn a_filter_that_cannot_be_read_leaves_the_list_and_says_what_was_meant() {
+    let api = Api::open().await;
+    for (tenant, id) in [("acme", "of-acme"), ("globex", "of-globex")] {
+        api.host.delivered(of(tenant, message(id))).await;
+    }
+    let whole = api.get("/ui/messages?filter=agee%3C1h").await;
+    is_clean(&whole, "a filter that can't be read");
+    for part in ["did you mean", "of-acme", "of-globex", "without a filter", "value=\"agee&lt;1h\""] {
+        assert!(whole.text.contains(part), "{part}: {}", whole.text);
+    }
+    let rest = api.get("/ui/messages?filter=tenant%3Dacme%20agee%3C1h").await.text;
+    assert!(rest.contains("of-acme") && !rest.contains("of-globex"), "{rest}");
+    assert!(rest.contains("The rest of the filter holds") && rest.contains("Took it as"), "{rest}");
+    for list in ["sagas", "dead-letters", "audit", "idempotency", "inbox"] {
+        let shown = api.get(&format!("/ui/{list}?filter=colour%3Dred")).await.text;
+        assert!(shown.contains("there is no field"), "{list}: {shown}");
+    }
+    // Nothing is offered to be done to more than was asked for.
+    assert!(api.get("/ui/dead-letters").await.text.contains("act=dead-replay"));
+    assert!(!api.get("/ui/dead-letters?filter=colour%3Dred").await.text.contains("act=dead-replay"));
+}
+
+#[tokio::test]
 async fn a_list_is_saved_as_csv_and_as_json_lines() {
     let api = Api::open().await;
     api.host.delivered(of("acme", message("=1+1"))).await;
