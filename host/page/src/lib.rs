@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `frame` | what every view has around it |
+//! | `navigation` | the ways to the views, with numbers |
 //! | `environment` | which host it is, and what stands around it |
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
@@ -35,6 +36,7 @@ pub mod frame;
 mod icon;
 mod list;
 pub mod live;
+mod navigation;
 pub mod parts;
 mod payload;
 mod prose;

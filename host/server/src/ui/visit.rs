@@ -13,20 +13,20 @@ use waybill_core::ids::Tenant;
 use waybill_page::acts::{May, Right};
 use waybill_page::environment::Environment;
 use waybill_page::frame::{Frame, Place, TenantChoice, Verdict, Who};
-use waybill_page::live::Watched;
+use waybill_page::live::{Numbers, Watched};
 use waybill_page::parts::{Fault, FaultKind, Part};
 use waybill_page::time::AsOf;
 use waybill_page::{Markup, address, views};
 
 use super::acts::permission;
-use super::live::tells_newer;
+use super::live::{present, tells_newer};
 use super::sessions::Found;
 use super::{html, see_other};
 use crate::app::App;
 use crate::auth::{Permission, Tenants};
 use crate::caller::{Caller, now};
 use crate::edge::{self, RequestId};
-use crate::limits::{PAGE_CHANGES, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
+use crate::limits::{PAGE_CHANGES, PAGE_NUMBERS_TIMEOUT, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
 use crate::problem::Problem;
 use crate::routes::{history, system};
 
@@ -197,17 +197,36 @@ impl Visit {
 
     async fn document(&self, app: &App, view: View, body: &Markup) -> String {
         let environment = app.ui.as_ref().map(|ui| ui.environment.clone()).unwrap_or_default();
+        let (verdict, numbers) = tokio::join!(verdict(app), self.numbers(app));
         let frame = Frame {
             place: view.place,
             as_of: self.as_of,
             version: app.version.clone(),
             environment,
             who: self.who(app),
-            verdict: verdict(app).await,
+            verdict,
             tenants: self.choices(),
+            numbers,
             live: self.live(app),
         };
         frame.document(view.title, body)
+    }
+
+    /// What the address says of something.
+    fn asked(&self, name: &str) -> String {
+        let mut query = form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
+        query.find(|(of, _)| of == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
+    }
+
+    /// The numbers of the navigation, as far as the caller may see them.
+    async fn numbers(&self, app: &App) -> Numbers {
+        let scope = self.scope(Some(&self.asked("tenant")), "");
+        match scope {
+            Ok(scope) if self.caller.0.may(Permission::Read) => {
+                present(app, &self.caller, scope.as_ref(), PAGE_NUMBERS_TIMEOUT).await.unwrap_or_default()
+            }
+            _ => Numbers::new(),
+        }
     }
 
     /// Where the numbers of this view come from; none = its caller may not look at them.
@@ -215,14 +234,12 @@ impl Visit {
         let ui = app.ui.as_ref().filter(|_| self.caller.0.may(Permission::Read))?;
         let path = self.uri.path().strip_prefix(address::OVERVIEW).unwrap_or_default();
         let view = path.trim_start_matches('/');
-        let query: Vec<_> = form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes()).collect();
-        let asked = |name: &str| query.iter().find(|(of, _)| of == name).map_or("", |(_, value)| &**value);
+        let (tenant, filter) = (self.asked("tenant"), self.asked("filter"));
         // New rows come before the first page of a list that is newest first.
-        let is_first = asked("after").is_empty() && asked("sort") != "state";
-        let tells_newer = is_first && tells_newer(&self.caller, self.scope(Some(asked("tenant")), "").ok()?.as_ref());
+        let is_first = self.asked("after").is_empty() && self.asked("sort") != "state";
+        let tells_newer = is_first && tells_newer(&self.caller, self.scope(Some(&tenant), "").ok()?.as_ref());
         let since = ui.watchers.since(view, app.service.totals()).filter(|_| tells_newer).unwrap_or_default();
-        let watched =
-            Watched { view, tenant: asked("tenant"), since: &since, is_filtered: !asked("filter").is_empty() };
+        let watched = Watched { view, tenant: &tenant, since: &since, is_filtered: !filter.is_empty() };
         Some(watched.address())
     }
 
@@ -300,6 +317,7 @@ pub(crate) fn bare(problem: &Problem, request_id: &str, environment: Environment
         who: Who::Nobody,
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        numbers: Numbers::new(),
         live: None,
     };
     let why = views::refused(problem.code.title(), &fault(problem, request_id));
