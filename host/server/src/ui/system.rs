@@ -13,6 +13,7 @@ use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::problem::Problem;
+use crate::routes::configuration as routes;
 use crate::routes::outbox;
 use crate::routes::query::query;
 
@@ -71,10 +72,7 @@ pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Respo
                 Compared::Now(Box::new(part))
             }
         };
-        let settings = match &app.configuration {
-            None => None,
-            Some(configuration) => Some(visit.part(async { Ok::<_, Problem>(configuration.settings().await) }).await),
-        };
+        let settings = visit.part(async { Ok::<_, Problem>(routes::settings(&app).await) }).await.transpose();
         let shown = Configuration { compared, settings, section: asked.section, may: visit.may() };
         Ok::<Markup, Problem>(views::configuration(&shown))
     };
