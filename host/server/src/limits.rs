@@ -172,6 +172,8 @@ pub const SAVED_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SAVED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A part of the page that takes longer is left out, so that the others are seen.
 pub const PAGE_PART_TIMEOUT: Duration = Duration::from_secs(2);
+/// A page comes without the numbers of its navigation if these take longer: they come when it is open.
+pub const PAGE_NUMBERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Open pages that are told what changes, of one tenant up to its share ([`CALLER_SHARE`]); further ones ask every [`LIVE_POLL`].
 pub const LIVE_READERS_MAX: usize = 32;

@@ -7,7 +7,7 @@ use waybill_api::dead_letters::DeadGroupView;
 use waybill_core::ids::ShardId;
 use waybill_core::inbox::records::InboxDead;
 use waybill_core::limits::DEAD_READS_MAX;
-use waybill_core::outbox::dead_groups::DeadGroups;
+use waybill_core::outbox::dead_groups::{DeadCause, DeadGroups};
 use waybill_core::outbox::dead_plan::{DeadPlan, DeadTally, PLAN_READS_MAX};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
@@ -41,6 +41,17 @@ pub(super) enum Dead {
 }
 
 impl Dead {
+    /// The group that it is counted in.
+    pub fn cause(&self) -> DeadCause {
+        let (kind, tenant, code, reason) = match self {
+            Self::Message(dead) => (DeadKind::Message, &dead.message.tenant, &*dead.code, &*dead.reason),
+            Self::Saga(dead) => (DeadKind::Saga, &dead.key.tenant, &*dead.code, &*dead.reason),
+            Self::Inbox(_, dead) => (DeadKind::Inbox, &dead.message.tenant, &*dead.code, &*dead.reason),
+            Self::Event(dead) => (DeadKind::Event, &dead.stream().tenant, &*dead.why().code, &*dead.why().reason),
+        };
+        DeadCause::new(kind, tenant.as_str(), code, reason)
+    }
+
     pub fn died_at(&self) -> UnixMillis {
         match self {
             Self::Message(dead) => dead.died_at,

@@ -53,10 +53,12 @@ pub use write::{Original, Write, write};
 use maud::{Markup, html};
 use waybill_core::outbox::filter::tenant_in;
 
-use crate::acts::May;
+use crate::acts::{Act, May, Target, links};
 use crate::address::{self, condition};
 use crate::chips::chips;
-use crate::parts::{filter, quoted};
+use crate::icon::Icon;
+use crate::parts::{Tone, filter, note, quoted};
+use crate::text::foreign;
 use crate::time::AsOf;
 
 /// Rows of a list, and the address of those behind them.
@@ -70,11 +72,21 @@ pub struct Rows<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved(pub &'static str);
 
+/// A filter that can't be read as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// As it was written.
+    pub written: String,
+    /// What is wrong with it, and what may have been meant.
+    pub why: String,
+}
+
 /// What a list was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// As it was written.
+    /// As it was written; of one that can't be read, the conditions that can be.
     pub filter: String,
+    pub unread: Option<Unread>,
     /// Of a token of several tenants, the one that is looked at; else empty.
     pub tenant: String,
     /// How it is sorted; empty = newest first.
@@ -109,10 +121,25 @@ impl Asked {
         address::with(path, &[("tenant", &self.tenant), ("filter", filter), ("sort", &self.sort)])
     }
 
+    /// Acts on all that the filter takes. Where it isn't what was written, nothing is offered to be done to what it takes.
+    fn on_all(&self, acts: &[Act]) -> Markup {
+        match self.unread {
+            Some(_) => html! {},
+            None => links(acts, &Target::matching(&self.tenant, &self.filter), self.may),
+        }
+    }
+
     /// The filter of a list, and how it was understood.
     fn form(&self, path: &str, hint: &str, as_of: AsOf) -> Markup {
+        let written = self.unread.as_ref().map_or(&self.filter, |unread| &unread.written);
         html! {
-            (filter(path, &self.filter, hint, &[("tenant", &self.tenant), ("sort", &self.sort)]))
+            (filter(path, written, hint, &[("tenant", &self.tenant), ("sort", &self.sort)]))
+            @if let Some(unread) = &self.unread {
+                (note(Tone::Hold, Icon::Warn, &html! {
+                    (foreign(&unread.why)) ". "
+                    @if self.filter.is_empty() { b { "This is the list without a filter." } } @else { b { "The rest of the filter holds." } }
+                }, None))
+            }
             (chips(&self.filter, as_of.0, |rest| self.with_filter(path, rest)))
         }
     }

@@ -5,6 +5,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::inbox::{InboxMessageView, StoredOrder};
 use waybill_core::ids::Tenant;
+use waybill_core::inbox::filter::StoredFilter;
 use waybill_core::port::query::Page;
 use waybill_page::Markup;
 use waybill_page::address;
@@ -43,7 +44,7 @@ pub(super) async fn inbox(State(app): State<App>, visit: Visit) -> Response {
             return Ok(views::received(&Received { status, tenant }, visit.as_of));
         }
         let InboxAsked { tenant, filter, after, .. } = asked;
-        let list = ListAsked { tenant, filter, sort: String::new(), after };
+        let list = ListAsked { tenant, filter, after, ..ListAsked::default() }.readable(StoredFilter::parse);
         let listing = Listing::new(&visit, &list, address::INBOX, "inbox on the page");
         if app.inbound.is_none() {
             let nothing = Inbox { asked: listing.asked, parts: None };

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::idempotency::KeyView;
+use waybill_core::idempotency::EntryFilter;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
 use waybill_page::Markup;
@@ -41,7 +42,7 @@ pub(super) async fn keys(State(app): State<App>, visit: Visit) -> Response {
             return Ok(views::idempotency_key(&found, visit.may(), visit.as_of));
         }
         let KeysAsked { tenant, filter, after, .. } = asked;
-        let list = ListAsked { tenant, filter, sort: String::new(), after };
+        let list = ListAsked { tenant, filter, after, ..ListAsked::default() }.readable(EntryFilter::parse);
         let listing = Listing::new(&visit, &list, address::IDEMPOTENCY, "idempotency on the page");
         let found = visit.part(async {
             let (scope, after) = (listing.scope()?, listing.after()?);

@@ -5,18 +5,22 @@ use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaView;
+use waybill_core::audit::AuditQuery;
 use waybill_core::ids::Tenant;
+use waybill_core::outbox::filter::{Filter, FilterError, readable};
 use waybill_core::port::query::{ListOrder, Page};
+use waybill_core::saga::filter::SagaFilter;
+use waybill_core::time::UnixMillis;
 use waybill_page::Markup;
 use waybill_page::address;
 use waybill_page::frame::Place;
-use waybill_page::views::{self, Asked, DeadLetters, Messages, Rows, Sagas, Trail};
+use waybill_page::views::{self, Asked, DeadLetters, Messages, Rows, Sagas, Trail, Unread};
 
 use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::caller::now;
-use crate::limits::PAGE_ROWS;
+use crate::limits::{FILTER_BYTES_MAX, PAGE_ROWS};
 use crate::problem::Problem;
 use crate::routes::query::{AuditParameters, Cursors, query};
 use crate::routes::sagas as saga_routes;
@@ -31,14 +35,32 @@ pub(super) struct ListAsked {
     pub sort: String,
     /// Cursor of the page before.
     pub after: Option<String>,
+    /// What of its filter can't be read.
+    #[serde(skip)]
+    pub unread: Option<Unread>,
 }
 
 impl ListAsked {
+    /// With the conditions of its filter that can be read, by the grammar of its list: the list stays.
+    pub fn readable<T>(mut self, read: impl Fn(&str, UnixMillis) -> Result<T, FilterError>) -> Self {
+        if self.filter.len() > FILTER_BYTES_MAX {
+            return self;
+        }
+        let now = now();
+        let (kept, error) = readable(&self.filter, |text| read(text, now));
+        if let Some(error) = error {
+            let written = std::mem::replace(&mut self.filter, kept);
+            self.unread = Some(Unread { written, why: error.to_string() });
+        }
+        self
+    }
+
     /// Where its tenant can't be told, it is asked for without one.
     pub fn asked(&self, visit: &Visit, scope: &Result<Option<Tenant>, Problem>) -> Asked {
         let named = |scope: &Option<Tenant>| visit.tenant_named(scope.as_ref(), self.tenant.as_deref());
         Asked {
             filter: self.filter.clone(),
+            unread: self.unread.clone(),
             tenant: scope.as_ref().map(named).unwrap_or_default(),
             sort: self.sort.clone(),
             is_further: self.after.is_some(),
@@ -96,6 +118,7 @@ pub(super) async fn messages(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Messages, title: "Messages", needs: Permission::Read };
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
+        let list = list.readable(Filter::parse);
         let is_newest_first = list.sort != "state";
         let (name, order) = match is_newest_first {
             true => ("messages, newest first", ListOrder::Newest),
@@ -118,6 +141,7 @@ pub(super) async fn dead_letters(State(app): State<App>, visit: Visit) -> Respon
     let view = View { place: Place::DeadLetters, title: "Dead letters", needs: Permission::Read };
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
+        let list = list.readable(Filter::parse);
         let listing = Listing::new(&visit, &list, address::DEAD_LETTERS, "dead-letters");
         let found = visit.part(async {
             let (scope, after) = (listing.scope()?, listing.after()?);
@@ -129,8 +153,10 @@ pub(super) async fn dead_letters(State(app): State<App>, visit: Visit) -> Respon
             if listing.asked.is_further {
                 return Ok((Vec::new(), None));
             }
-            let groups = app.service.dead_groups(listing.scope()?, &list.filter).await?;
-            Ok::<_, Problem>((groups.value, groups.since.map(Instant)))
+            let scope = listing.scope()?;
+            let groups = app.service.dead_groups(scope, &list.filter).await?;
+            let value = app.service.with_last_replays(scope, groups.value).await?;
+            Ok::<_, Problem>((value, groups.since.map(Instant)))
         });
         let (groups, changes) = tokio::join!(groups, visit.changes(&app));
         let is_nothing = found.as_ref().is_ok_and(|rows| rows.items.is_empty() && rows.older.is_none());
@@ -152,6 +178,7 @@ pub(super) async fn sagas(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Sagas, title: "Sagas", needs: Permission::Read };
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
+        let list = list.readable(SagaFilter::parse);
         let listing = Listing::new(&visit, &list, address::SAGAS, "sagas");
         let found = visit.part(async {
             let (scope, after) = (listing.scope()?, listing.after()?);
@@ -186,6 +213,7 @@ pub(super) async fn audit(State(app): State<App>, visit: Visit) -> Response {
     let view = View { place: Place::Audit, title: "Audit", needs: Permission::Operate };
     let body = async {
         let list: ListAsked = query(&visit.uri)?;
+        let list = list.readable(AuditQuery::parse);
         let listing = Listing::new(&visit, &list, address::AUDIT, "audit on the page");
         let found = visit.part(async {
             let (scope, after) = (listing.scope()?, listing.after()?);

@@ -1,7 +1,7 @@
 //! What changes while a view is open, as server-sent events: numbers as text, how many rows are newer, how the host is.
 //!
-//! It is fed from what the host has in memory: what one open page asks for is told to all others, and nothing is asked for while none is
-//! open. Only how the host is reads rows, as `/readyz` does, and no more often than a page needs a sign of life. At most
+//! It is fed from what the host has in memory: what one page asks for is told to all others, and nothing is asked for while none is open.
+//! Only how the host is reads rows, as `/readyz` does, and no more often than a page needs a sign of life. At most
 //! [`LIVE_READERS_MAX`] pages are told, those of one tenant up to its share; each further one hears how it is now, and asks again after
 //! [`LIVE_POLL`].
 
@@ -286,7 +286,7 @@ impl Feed {
 
     async fn next_message(&mut self) -> Option<Message> {
         let ui = self.app.ui.as_ref()?;
-        let seen = timeout(PAGE_PART_TIMEOUT, ui.watchers.seen(&self.app)).await.ok()?.ok()?;
+        let numbers = present(&self.app, &self.caller, self.scope.as_ref(), PAGE_PART_TIMEOUT).await?;
         let verdict = if Instant::now() >= self.verdict_at {
             self.verdict_at = Instant::now() + LIVE_HEARTBEAT;
             Some(verdict(&self.app).await)
@@ -298,7 +298,7 @@ impl Feed {
         } else {
             String::new()
         };
-        let now = Reader { numbers: self.numbers(&seen), newer, verdict };
+        let now = Reader { numbers, newer, verdict };
         let message = Message {
             n: changed(&self.told.numbers, &now.numbers),
             newer: (now.newer != self.told.newer).then(|| now.newer.clone()),
@@ -307,20 +307,23 @@ impl Feed {
         self.told = now;
         Some(message)
     }
+}
 
-    /// The numbers as the caller may see them.
-    fn numbers(&self, seen: &Glimpse) -> Numbers {
-        let tenant = self.scope.as_ref();
-        let is_within = |whose: &str| tenant.is_none_or(|tenant| whose == tenant.as_str());
-        let present = Present {
-            depths: seen.glance.depths.iter().filter(|row| is_within(&row.tenant)).collect(),
-            transports: &seen.glance.transports,
-            held: seen.held.iter().filter(|hold| is_seen(hold, &self.caller, tenant)).count(),
-            // How many run is told of the whole host.
-            sagas: seen.sagas.clone().filter(|_| self.caller.sees_all()),
-        };
-        present.numbers()
-    }
+/// The numbers as a caller may see them now; none where they don't come in time.
+pub(super) async fn present(app: &App, caller: &Caller, tenant: Option<&Tenant>, within: Duration) -> Option<Numbers> {
+    let ui = app.ui.as_ref()?;
+    let seen = timeout(within, ui.watchers.seen(app)).await.ok()?.ok()?;
+    let is_within = |whose: &str| tenant.is_none_or(|tenant| whose == tenant.as_str());
+    let present = Present {
+        depths: seen.glance.depths.iter().filter(|row| is_within(&row.tenant)).collect(),
+        transports: &seen.glance.transports,
+        held: seen.held.iter().filter(|hold| is_seen(hold, caller, tenant)).count(),
+        // How many run is told of the whole host.
+        sagas: seen.sagas.clone().filter(|_| caller.sees_all()),
+        dead: seen.glance.dead,
+        shows_dead: caller.sees_all(),
+    };
+    Some(present.numbers())
 }
 
 /// Whether new rows are told: they are counted of all tenants together.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use waybill_core::code::Code;
 use waybill_page::address;
 use waybill_page::frame::{Frame, Place, Verdict, Who};
+use waybill_page::live::Numbers;
 use waybill_page::parts::Fault;
 use waybill_page::time::AsOf;
 use waybill_page::views::{self, Door};
@@ -160,6 +161,7 @@ fn page(app: &App, status: StatusCode, door: &Door, refusal: Option<&Fault>) -> 
         who: if app.auth.is_some() { Who::Nobody } else { Who::Local },
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        numbers: Numbers::new(),
         live: None,
     };
     html(status, frame.document("Sign in", &views::sign_in(door, refusal)))

@@ -11,7 +11,7 @@ use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::problem::Problem;
-use crate::routes::configuration::read_again;
+use crate::routes::configuration::{read_again, settings};
 use crate::routes::outbox;
 use crate::routes::query::query;
 
@@ -65,7 +65,7 @@ pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Respo
             Some(_) if asked.compare != "now" => Compared::NotYet,
             Some(_) => Compared::Now(Box::new(visit.part(read_again(&app, &visit.caller, false)).await)),
         };
-        let settings = app.configuration.as_ref().map(|configuration| configuration.settings());
+        let settings = settings(&app);
         let shown = Configuration { compared, settings, section: asked.section, may: visit.may() };
         Ok::<Markup, Problem>(views::configuration(&shown))
     };

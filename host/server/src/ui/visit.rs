@@ -15,20 +15,20 @@ use waybill_core::outbox::filter::tenant_in;
 use waybill_page::acts::{May, Right};
 use waybill_page::environment::Environment;
 use waybill_page::frame::{Frame, Place, TenantChoice, Verdict, Who};
-use waybill_page::live::Watched;
+use waybill_page::live::{Numbers, Watched};
 use waybill_page::parts::{Fault, FaultKind, Part};
 use waybill_page::time::AsOf;
 use waybill_page::{Markup, address, views};
 
 use super::acts::permission;
-use super::live::tells_newer;
+use super::live::{present, tells_newer};
 use super::sessions::Found;
 use super::{html, see_other};
 use crate::app::App;
 use crate::auth::{Permission, Tenants};
 use crate::caller::{Caller, bounded, now};
 use crate::edge::{self, RequestId};
-use crate::limits::{PAGE_CHANGES, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
+use crate::limits::{PAGE_CHANGES, PAGE_NUMBERS_TIMEOUT, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
 use crate::problem::Problem;
 use crate::routes::{history, system};
 
@@ -216,17 +216,29 @@ impl Visit {
 
     async fn document(&self, app: &App, view: View, body: &Markup) -> String {
         let environment = app.ui.as_ref().map(|ui| ui.environment.clone()).unwrap_or_default();
+        let (verdict, numbers) = tokio::join!(verdict(app), self.numbers(app));
         let frame = Frame {
             place: view.place,
             as_of: self.as_of,
             version: app.version.clone(),
             environment,
             who: self.who(app),
-            verdict: verdict(app).await,
+            verdict,
             tenants: self.choices(),
+            numbers,
             live: self.live(app),
         };
         frame.document(view.title, body)
+    }
+
+    /// The numbers of the navigation, as far as the caller may see them.
+    async fn numbers(&self, app: &App) -> Numbers {
+        match self.present() {
+            Ok(scope) if self.caller.0.may(Permission::Read) => {
+                present(app, &self.caller, scope.as_ref(), PAGE_NUMBERS_TIMEOUT).await.unwrap_or_default()
+            }
+            _ => Numbers::new(),
+        }
     }
 
     /// Where the numbers of this view come from; none = its caller may not look at them.
@@ -317,6 +329,7 @@ pub(crate) fn bare(problem: &Problem, request_id: &str, environment: Environment
         who: Who::Nobody,
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        numbers: Numbers::new(),
         live: None,
     };
     let why = views::refused(problem.code.title(), &fault(problem, request_id));

@@ -7,7 +7,7 @@ use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
 use crate::page::{as_signed_in, signed_in};
-use crate::support::{Api, post, token, with};
+use crate::support::{Api, get, post, token, with};
 
 /// Always differs in the same two things, and is refused to callers named `clumsy`, and `early`, who may try again. To `patient` it never
 /// answers.
@@ -69,6 +69,25 @@ async fn the_page_shows_what_is_in_force_while_a_comparison_takes_long() {
     let page = api.send(as_signed_in("/ui/configuration?compare=now", &cookie)).await;
     assert_eq!(page.status, 200, "{}", page.text);
     assert!(page.text.contains("no answer came within 2 s") && page.text.contains("outbox.batch"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn what_is_in_force_is_told_with_its_origin_to_who_may_change_it() {
+    let tokens = vec![
+        token("admin", &["*"], &[Role::Admin]),
+        token("operator", &["*"], &[Role::Operator]),
+        token("viewer", &["acme"], &[Role::Viewer]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let asked = |name: &str| with(get("/v1/config"), "authorization", &format!("Bearer {name}"));
+    let shown = api.send(asked("admin")).await.json();
+    assert_eq!(shown["items"].as_array().unwrap().len(), 6);
+    let setting =
+        json!({ "key": "server.listen", "value": "127.0.0.1:7070", "origin": "waybill.toml:3:1", "effect": "restart" });
+    assert_eq!(shown["items"][1], setting);
+    for name in ["operator", "viewer"] {
+        assert_eq!(api.send(asked(name)).await.status, 403, "{name}");
+    }
 }
 
 #[tokio::test]

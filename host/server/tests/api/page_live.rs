@@ -173,6 +173,21 @@ async fn a_token_of_one_tenant_hears_of_it_alone() {
 }
 
 #[tokio::test]
+async fn the_navigation_says_how_many_call_for_somebody_as_far_as_they_may_see_it() {
+    let api = with_tokens().await;
+    api.host.held(of("globex", message("m-1")), "https://held.example").await;
+    let admin = signed_in(&api.router, "admin").await;
+    let page = api.send(as_signed_in("/ui/messages", &admin)).await.text;
+    for part in ["data-live=\"nav-held\">1</b>", "data-live=\"nav-stuck\"></b>", "data-live=\"nav-dead\"></b>"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let viewer = signed_in(&api.router, "viewer").await;
+    let page = api.send(as_signed_in("/ui/messages", &viewer)).await.text;
+    assert!(page.contains("data-live=\"nav-held\"></b>"), "{page}");
+    assert!(!page.contains("nav-stuck") && !page.contains("nav-dead") && !page.contains("nav-approvals"), "{page}");
+}
+
+#[tokio::test]
 async fn it_ends_with_the_session_and_nobody_else_hears_anything() {
     let api = with_tokens().await;
     let mut nobody = Heard::of(&api, get(SOURCE)).await;

@@ -42,6 +42,20 @@ async fn a_host_that_has_just_begun_says_in_each_view_what_fills_it() {
 }
 
 #[tokio::test]
+async fn what_all_rows_have_stands_in_the_heading_of_their_list() {
+    let api = Api::open().await;
+    for id in ["one", "two"] {
+        api.host.dead(of("acme", message(id))).await;
+    }
+    let alike = api.get("/ui/dead-letters").await.text;
+    assert!(alike.contains("<p class=\"same\">All: ") && alike.contains("tenant <b>acme</b>"), "{alike}");
+    assert!(!alike.contains("data-l=\"tenant\""), "{alike}");
+    api.host.dead(of("globex", message("three"))).await;
+    let unlike = api.get("/ui/dead-letters").await.text;
+    assert!(!unlike.contains("tenant <b>acme</b>") && unlike.contains("data-l=\"tenant\""), "{unlike}");
+}
+
+#[tokio::test]
 async fn what_a_host_does_not_have_is_said_or_left_out() {
     let host = host().await;
     let all = parts(&host, &Default::default(), None, Limits::default());
@@ -278,6 +292,29 @@ async fn a_filter_shows_how_it_was_understood_and_each_condition_can_be_taken_aw
     assert!(none.contains("No dead letter matches") && none.contains("1 dead letter has another cause"), "{none}");
     let unread = api.get("/ui/messages?filter=agee%3C1h").await.text;
     assert!(!unread.contains("Took it as"), "{unread}");
+}
+
+#[tokio::test]
+async fn a_filter_that_cannot_be_read_leaves_the_list_and_says_what_was_meant() {
+    let api = Api::open().await;
+    for (tenant, id) in [("acme", "of-acme"), ("globex", "of-globex")] {
+        api.host.delivered(of(tenant, message(id))).await;
+    }
+    let whole = api.get("/ui/messages?filter=agee%3C1h").await;
+    is_clean(&whole, "a filter that can't be read");
+    for part in ["did you mean", "of-acme", "of-globex", "without a filter", "value=\"agee&lt;1h\""] {
+        assert!(whole.text.contains(part), "{part}: {}", whole.text);
+    }
+    let rest = api.get("/ui/messages?filter=tenant%3Dacme%20agee%3C1h").await.text;
+    assert!(rest.contains("of-acme") && !rest.contains("of-globex"), "{rest}");
+    assert!(rest.contains("The rest of the filter holds") && rest.contains("Took it as"), "{rest}");
+    for list in ["sagas", "dead-letters", "audit", "idempotency", "inbox"] {
+        let shown = api.get(&format!("/ui/{list}?filter=colour%3Dred")).await.text;
+        assert!(shown.contains("there is no field"), "{list}: {shown}");
+    }
+    // Nothing is offered to be done to more than was asked for.
+    assert!(api.get("/ui/dead-letters").await.text.contains("act=dead-replay"));
+    assert!(!api.get("/ui/dead-letters?filter=colour%3Dred").await.text.contains("act=dead-replay"));
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use waybill_core::fates::{Death, Fates, Trial, TrialState};
 use waybill_core::ids::ShardId;
+use waybill_core::outbox::dead_groups::DeadCause;
+use waybill_core::port::dead::DeadKind;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::store::Write;
 use waybill_core::port::transact::{Operation, OperationState, Refusal};
@@ -35,6 +37,7 @@ fn operation(id: &str, state: OperationState) -> Operation {
         refusals: vec![refusal],
         fates: Fates { put_back: 2, delivered: 2, ..Fates::default() },
         not_followed: 1,
+        causes: vec![DeadCause::new(DeadKind::Message, "acme", "HTTP.422", "answered 422")],
         cursor: Some("0.17/".into()),
         error: None,
         created_at: T0,

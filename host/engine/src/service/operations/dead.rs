@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use waybill_core::glob::Glob;
 use waybill_core::inbox::place::InboxPlace;
+use waybill_core::outbox::dead_groups::DeadCause;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
 use waybill_core::port::dead::DeadKind;
@@ -221,5 +222,8 @@ impl Task for DeadLetters {
     }
     fn cursor_behind(_: Option<&str>, _: &NamedDead) -> Result<Option<String>, ServiceError> {
         Ok(None)
+    }
+    fn cause(named: &NamedDead) -> Option<DeadCause> {
+        Some(named.dead.cause())
     }
 }

@@ -13,9 +13,8 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::{Operation, OperationState};
 
-use super::Outbox;
 use super::task::{Outcome, Task, Work};
-use super::trial;
+use super::{Outbox, REPLAY, trial};
 
 /// Pause while a shard has no room or the store makes trouble.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
@@ -180,7 +179,11 @@ async fn each<T: Task>(
             let Some(outcome) = act(task, progress, item, stop).await? else {
                 return Ok(Some(OperationState::Cancelled));
             };
+            let is_put_back = progress.operation.kind == REPLAY && outcome.is_done();
             count(&mut progress.operation, T::id(item), outcome);
+            if is_put_back && let Some(cause) = T::cause(item) {
+                progress.operation.put_back_of(cause);
+            }
             if let Some(behind) = T::cursor_behind(read_from.as_deref(), item)? {
                 progress.operation.cursor = Some(behind);
             }

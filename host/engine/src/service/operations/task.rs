@@ -1,6 +1,7 @@
 //! What an operation does, and to what.
 
 use waybill_core::code::Code;
+use waybill_core::outbox::dead_groups::DeadCause;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::saga::{ActedBy, SagaAct};
@@ -32,6 +33,10 @@ pub(super) trait Task {
     /// Where the operation goes on behind an item of the page that was read from `cursor`. None = at the page's beginning: what
     /// is done is gone from there.
     fn cursor_behind(cursor: Option<&str>, item: &Self::Item) -> Result<Option<String>, ServiceError>;
+    /// Of a dead letter: its group.
+    fn cause(_: &Self::Item) -> Option<DeadCause> {
+        None
+    }
 }
 
 /// What became of one.
@@ -53,6 +58,11 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// Whether it was done to this one now.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done | Self::Delivered | Self::NotFollowed)
+    }
+
     /// What of the store's troubles isn't the caller's business goes to the log alone.
     pub fn refused(error: &ServiceError) -> Self {
         let code = error.code();
