@@ -254,7 +254,7 @@ async fn retire_dead_of(outbox: &Outbox, shard: &ShardHandle) -> Result<(), Serv
         let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, now, RETIRE_PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.seq());
-        let purges = page.iter().map(|place| shard.command(OperatorCommand::Purge { place: *place }));
+        let purges = page.iter().map(|place| shard.command(OperatorCommand::Purge { place: *place, died_at: None }));
         for purged in futures::future::join_all(purges).await {
             match purged {
                 // An operator was first.
