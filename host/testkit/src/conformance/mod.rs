@@ -127,6 +127,7 @@ macro_rules! store_conformance {
             lists: scheduled_parked_and_done_messages_are_listed
             operations: operations_are_kept_and_found
             operations: fates_are_added_up_by_operation_over_all_shards
+            operations: operations_and_their_counts_go_when_they_were_over_for_long
             operations: only_running_operations_are_to_be_resumed
             operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
             operations: a_pause_stays_until_it_is_lifted
