@@ -181,6 +181,11 @@ pub struct Refusal {
     pub detail: String,
 }
 
+/// The lowest id that an operation of an instant can have. Ids are ULIDs, which begin with when they were made.
+pub fn first_operation_id(at: UnixMillis) -> String {
+    ulid::Ulid::from_parts(at.0, 0).to_string()
+}
+
 impl Operation {
     /// Remembers the group of a dead letter that was put back.
     pub fn put_back_of(&mut self, cause: DeadCause) {
@@ -195,6 +200,11 @@ impl Operation {
             OperationState::Running => self.matched.saturating_sub(self.done + self.unchanged + self.failed),
             OperationState::Done | OperationState::Cancelled | OperationState::Failed => 0,
         }
+    }
+
+    /// Whether it was over before an instant.
+    pub fn was_over(&self, before: UnixMillis) -> bool {
+        self.state != OperationState::Running && self.updated_at < before
     }
 
     /// Counts one that could not be done. True when it is the first with its code.
@@ -269,6 +279,10 @@ pub trait TransactStore: Send + Sync + 'static {
     /// Removes what was written before an instant, at most `limit` acts and `limit` records of events; the larger of both counts. It
     /// reads nothing that stays.
     async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
+    /// Removes operations that were over before an instant, and what the shards counted for operations from before it that aren't there
+    /// (any more): at most `limit` of each; the larger of both counts. It reads what is older than the instant by its id, and nothing
+    /// else.
+    async fn purge_operations(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
 }
 
 #[cfg(test)]

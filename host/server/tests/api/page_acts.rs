@@ -290,6 +290,20 @@ async fn a_plan_whose_set_grew_does_nothing_and_comes_again() {
 }
 
 #[tokio::test]
+async fn a_form_whose_plan_has_no_instant_does_nothing() {
+    let api = Api::open().await;
+    api.host.dead(message("d-1")).await;
+    let mut plan = opened(&api, &Target::matching("default", "id=*").address(Act::DeadReplay), "").await;
+    let (unfrozen, instant) = plan.to.rsplit_once("&before=").unwrap();
+    assert!(!instant.contains('&'), "{}", plan.to);
+    plan.to = unfrozen.to_owned();
+    let refused = plan.press(&api, "").await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert!(refused.text.contains("before is missing"), "{}", refused.text);
+    assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
+}
+
+#[tokio::test]
 async fn a_purge_takes_the_number_that_was_typed() {
     let api = Api::open().await;
     api.host.dead(message("d-1")).await;

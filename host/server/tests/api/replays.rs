@@ -185,6 +185,8 @@ async fn what_goes_with_a_plan_is_refused_where_there_is_none() {
     for (body, path) in [
         (r#"{"kind":"pause","filter":"id=*","before":"2030-01-01T00:00:00Z"}"#, "before"),
         (r#"{"kind":"cancel_messages","filter":"id=*","expect_count":1}"#, "expect_count"),
+        (r#"{"kind":"replay","filter":"id=*","expect_count":1}"#, "expect_count"),
+        (r#"{"kind":"replay","filter":"id=*","expect_count":1,"dry_run":true}"#, "expect_count"),
         (r#"{"kind":"pause","filter":"id=*","exact":true}"#, "exact"),
         (r#"{"kind":"purge","filter":"id=*","trial":5}"#, "trial"),
         (r#"{"kind":"replay","filter":"id=*","trial":0}"#, "trial"),

@@ -39,7 +39,7 @@ impl Inbox {
                 StoredOrder::Place => self.store().inbox_list(&exact, cursor.as_deref(), room).await?,
                 StoredOrder::Newest => self.store().inbox_newest(&exact, cursor.as_deref(), room).await?,
             };
-            read += page.items.len();
+            read += page.reads;
             cursor = page.next_cursor;
             for (shard, row) in page.items {
                 if !filter.takes(shard, &row) {

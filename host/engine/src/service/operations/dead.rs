@@ -81,12 +81,14 @@ impl DeadLetters {
     }
 
     async fn act_on_message(&self, outbox: &Outbox, dead: &DeadLetter) -> Result<Outcome, ServiceError> {
+        // One that was put back and died again since its page was read isn't what the operation is about.
+        let (place, died_at) = (dead.place, Some(dead.died_at));
         let command = match self.act {
             DeadAct::Replay => {
-                OperatorCommand::Replay { place: dead.place, quarantined_too: false, by: Some(Arc::clone(&self.id)) }
+                OperatorCommand::Replay { place, died_at, quarantined_too: false, by: Some(Arc::clone(&self.id)) }
             }
-            DeadAct::Quarantine => OperatorCommand::Quarantine { place: dead.place, note: self.reason.clone() },
-            DeadAct::Purge => OperatorCommand::Purge { place: dead.place },
+            DeadAct::Quarantine => OperatorCommand::Quarantine { place, died_at, note: self.reason.clone() },
+            DeadAct::Purge => OperatorCommand::Purge { place, died_at },
         };
         match outbox.shard(dead.place.shard)?.command(command).await {
             Ok(()) => {

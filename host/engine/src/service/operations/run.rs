@@ -14,7 +14,8 @@ use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::{Operation, OperationState};
 
 use super::task::{Outcome, Task, Work};
-use super::{Outbox, REPLAY, trial};
+use super::trial::{self, Waited};
+use super::{Outbox, REPLAY};
 
 /// Pause while a shard has no room or the store makes trouble.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
@@ -160,7 +161,7 @@ async fn each<T: Task>(
     if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
         return Ok(end);
     }
-    loop {
+    'pages: loop {
         let read_from = progress.operation.cursor.clone();
         let page = task.page(outbox, read_from.as_deref()).await?;
         for item in &page.items {
@@ -188,15 +189,18 @@ async fn each<T: Task>(
                 progress.operation.cursor = Some(behind);
             }
             progress.note_now_and_then().await?;
-            if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
-                return Ok(end);
+            match trial::checkpoint(progress, stop, false).await? {
+                ControlFlow::Break(end) => return Ok(end),
+                // Others may have acted on the rest of the page meanwhile.
+                ControlFlow::Continue(Waited(true)) => continue 'pages,
+                ControlFlow::Continue(Waited(false)) => {}
             }
         }
         progress.operation.cursor = page.next_cursor;
         if progress.operation.cursor.is_none() {
             return match trial::checkpoint(progress, stop, true).await? {
                 ControlFlow::Break(end) => Ok(end),
-                ControlFlow::Continue(()) => Ok(Some(OperationState::Done)),
+                ControlFlow::Continue(_) => Ok(Some(OperationState::Done)),
             };
         }
     }
