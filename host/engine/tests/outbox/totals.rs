@@ -17,7 +17,6 @@ fn left(id: &str, text: &str) -> Arc<Message> {
     draft.finish(|| MessageId::new("unused").unwrap())
 }
 
-/// Enqueued, and dead.
 fn counted(host: &Host) -> (u64, u64) {
     let totals = host.outbox.totals();
     (totals.enqueued, totals.dead)

@@ -189,7 +189,6 @@ fn says_nothing(answer: &Answer, path: &str) {
 }
 
 impl Both {
-    /// Looks as acme.
     async fn looks(&self, path: &str) -> Answer {
         let answer = self.api.send(as_signed_in(path, &self.acme)).await;
         says_nothing(&answer, path);

@@ -116,7 +116,6 @@ fn headers_of(letter: &DeadLetterView) -> &[(String, String)] {
     }
 }
 
-/// A message object.
 pub(super) fn message(given: &Given) -> Result<String, Problem> {
     let mut members = Members::default();
     for name in ["topic", "key", "content_type", "not_before", "expires_at", "correlation_id", "id", "tenant"] {

@@ -41,7 +41,6 @@ use crate::routes::{dead_letters, messages, sagas, streams};
 
 /// The member of a form that says what its button does.
 pub(super) const STAGE: &str = "stage";
-/// It is done.
 pub(super) const DO: &str = "do";
 /// It is written on.
 const WRITE: &str = "write";
