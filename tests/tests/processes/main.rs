@@ -15,6 +15,7 @@ mod inbound;
 mod kill;
 mod monitoring;
 mod page_browser;
+mod page_oidc;
 mod participants;
 mod payload_dedup;
 mod provisioning;

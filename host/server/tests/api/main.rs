@@ -34,6 +34,7 @@ mod operations;
 mod page;
 mod page_acts;
 mod page_live;
+mod page_oidc;
 mod page_views;
 mod plugins;
 mod quarantine;
