@@ -25,7 +25,7 @@ pub struct Principal {
     pub roles: Vec<Role>,
     /// Streams that they may append to and read, besides what the roles give.
     pub streams: Vec<StreamRole>,
-    /// Hash of the token that they showed; none = nobody was asked for one.
+    /// Hash of the token that they showed; none = nobody was asked for one, or they signed in at the provider.
     pub(crate) token: Option<TokenHash>,
 }
 
@@ -267,6 +267,11 @@ impl StaticTokens {
             tokens.push((hash, Arc::new(Principal { name, tenants, roles, streams, token: Some(hash) })));
         }
         Ok(Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)) })
+    }
+
+    /// Whether no token is in force, so that nobody gets in by one.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.load().is_empty()
     }
 
     /// Goes by other tokens from now on, here and in every clone.

@@ -149,10 +149,38 @@ pub const TICKETS_MAX: usize = 4_096;
 pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
 /// A session of the page ends so long after it began, whatever is asked meanwhile.
 pub const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
-/// Sessions of the page with one token; the one that was quiet for longest gives way to another.
-pub const SESSIONS_OF_TOKEN_MAX: usize = 16;
+/// Sessions of the page with one token, or of one person; the one that was quiet for longest gives way to another.
+pub const SESSIONS_OF_ONE_MAX: usize = 16;
 /// Sessions of the page, each some 300 bytes.
 pub const SESSIONS_MAX: usize = 4_096;
+/// A sign-in at a provider is finished within this time: people look for their second factor meanwhile.
+pub const SIGN_IN_TIME: Duration = Duration::from_secs(600);
+/// Sign-ins at a provider that were begun, each at most 3 KiB; the oldest gives way to another.
+pub const SIGN_INS_MAX: usize = 4_096;
+/// Longest address of the page that a sign-in at a provider goes on to; a longer one is forgotten. Bytes.
+pub const SIGN_IN_TO_BYTES_MAX: usize = 2_048;
+/// A provider answers a request within this time: a person waits for it.
+pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a connection to a provider.
+pub const PROVIDER_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer of a provider that is read: its document, its keys, an ID token with hundreds of groups. Bytes.
+pub const PROVIDER_ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// What a provider says of itself, and its keys, are asked for again after this: a key that it took back counts no longer then.
+pub const PROVIDER_KEPT: Duration = Duration::from_secs(3600);
+/// Keys of a provider are asked for again because of one that isn't among them no sooner than this: anybody may name one.
+pub const PROVIDER_KEYS_PAUSE: Duration = Duration::from_secs(60);
+/// A provider that failed isn't asked again before this is over, so that many who wait for it don't queue up.
+pub const PROVIDER_FAULT_PAUSE: Duration = Duration::from_secs(5);
+/// Codes that are exchanged at a provider at once; further ones are told to try again.
+pub const EXCHANGES_MAX: usize = 16;
+/// How far a provider's clock may be from ours.
+pub const PROVIDER_LEEWAY: Duration = Duration::from_secs(60);
+/// Longest text of a provider that is shown, in characters.
+pub const PROVIDER_TEXT_MAX: usize = 200;
+/// Longest subject of a person, in bytes (OpenID Connect Core 1.0, section 2).
+pub const SUBJECT_BYTES_MAX: usize = 255;
+/// Longest e-mail address, in bytes (RFC 5321).
+pub const EMAIL_BYTES_MAX: usize = 254;
 /// Forms of the page that were sent, each some 1 KiB with its answer: the oldest of the tenant that has most gives way, and its answer
 /// isn't shown any more.
 pub const FORMS_SENT_MAX: usize = 1_024;

@@ -25,7 +25,7 @@ pub(crate) struct Places {
     count: usize,
     /// Places of one sharer.
     share: usize,
-    /// Sharers that ever took one: as many as there are tenants and tokens, at most.
+    /// Sharers that ever took one: as many as there are tenants, tokens and people who signed in, at most.
     sharers: Mutex<HashMap<Sharer, Arc<Semaphore>>>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Places {
 pub(crate) enum Sharer {
     /// All tokens that name this tenant, whatever others they name.
     Tenant(Tenant),
-    /// This one token, which is of all tenants.
+    /// This one token or person, who is of all tenants.
     Token(String),
     /// All who have no token.
     Nobody,

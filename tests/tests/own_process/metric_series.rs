@@ -155,6 +155,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         auth: None,
         encryption: Encryption::None,
         ui: None,
+        oidc: None,
         limits: Limits::default(),
         metrics: Some(handle.clone()),
         tracer: None,

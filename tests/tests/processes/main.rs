@@ -17,6 +17,7 @@ mod monitoring;
 #[cfg(target_os = "linux")]
 mod package;
 mod page_browser;
+mod page_oidc;
 mod participants;
 mod payload_dedup;
 mod provisioning;

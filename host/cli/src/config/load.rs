@@ -104,8 +104,11 @@ pub fn catalogue() -> Vec<KeyInfo> {
                   transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[source.sample]\nplugin = \"sample\"\n\
                   [consumer.sample]\nsource = \"sample\"\nhandler = \"http://127.0.0.1/\"\n[[tenant]]\nname = \"sample\"\n[[index]]\ntenant = \"sample\"\npath = \"header.sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
                   \"0000000000000000000000000000000000000000000000000000000000000000\"\n[[stream]]\nmatch = \"**\"\n\
-                  [relay.sample]\nmatch = \"**\"\ntransport = \"sample\"\ntopic = \"{stream}\"\n";
-    let inputs = Inputs { bundled: vec!["sample"], ..Inputs::default() };
+                  [relay.sample]\nmatch = \"**\"\ntransport = \"sample\"\ntopic = \"{stream}\"\n\
+                  [auth.oidc]\nissuer = \"https://sample\"\nclient_id = \"sample\"\nsecret = \"env:SAMPLE\"\n\
+                  roles = { sample = \"viewer\" }\n";
+    let env = [("SAMPLE".to_owned(), "sample".to_owned())].into();
+    let inputs = Inputs { env, bundled: vec!["sample"], ..Inputs::default() };
     read(sample, &inputs).map(|config| config.keys).unwrap_or_default()
 }
 
@@ -136,8 +139,10 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
     sections::check_dedup_window(&mut reader, &inbox, &dead);
     let tokens = tokens::all(&mut reader, &root, &file);
-    let is_open = tokens.is_empty();
     let ui = sections::ui(fixed(&mut reader, &root, "ui"));
+    let oidc = tokens::oidc(&mut reader, &root)
+        .and_then(|section| sections::oidc(section, &file, &server, ui.is_some(), &mut warnings));
+    let is_open = tokens.is_empty() && oidc.is_none();
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
     let mut events = sections::events(fixed(&mut reader, &root, "events"));
     sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
@@ -154,7 +159,8 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let otel = sections::otel(fixed(&mut reader, &root, "otel"));
     reader.unknown_env(FIXED);
     // One that can't be read is a problem of its own: the address isn't open because of it.
-    sections::check_listen(&mut reader, &server, tokens::are_named(&root), listen_origin);
+    let asks_who = tokens::are_named(&reader, &root);
+    sections::check_listen(&mut reader, &server, asks_who, listen_origin);
     if let Some(file) = &inputs.file {
         reader.warn_if_written_by_others(file);
     }
@@ -187,6 +193,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         tenants,
         indexes,
         tokens,
+        oidc,
         ui,
         limits,
         log,

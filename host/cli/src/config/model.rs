@@ -15,6 +15,7 @@ use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
+use waybill_server::oidc::Mapping;
 use waybill_server::ui::Environment;
 use waybill_telemetry::{Protocol, Signal};
 
@@ -50,6 +51,8 @@ pub struct Config {
     pub indexes: Vec<Index>,
     /// `[[auth.token]]`; none = no authentication.
     pub tokens: Vec<AuthToken>,
+    /// `[auth.oidc]`; none = people sign in at the page by tokens alone.
+    pub oidc: Option<OidcSettings>,
     /// Which host the page says it is; none = there is no page.
     pub ui: Option<Environment>,
     pub limits: LimitSettings,
@@ -260,6 +263,26 @@ pub struct AuthToken {
     pub roles: Vec<Role>,
     /// Streams that it may append to and read, besides.
     pub streams: Vec<StreamRole>,
+}
+
+/// `[auth.oidc]`: where people sign in for the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OidcSettings {
+    /// Address of the provider, as its ID tokens have it.
+    pub issuer: String,
+    pub client_id: String,
+    /// Reference to the client's secret.
+    pub secret: String,
+    /// What the link on the page calls the provider.
+    pub name: String,
+    /// What the provider is asked for; `openid` is among it.
+    pub scopes: Vec<String>,
+    /// Which claims give which roles and tenants.
+    pub mapping: Mapping,
+    /// Address under which browsers reach this host; none = the one it listens on.
+    pub public_url: Option<String>,
+    /// File of certificates to trust besides the platform's.
+    pub ca: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

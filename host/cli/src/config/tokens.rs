@@ -1,4 +1,4 @@
-//! `[[auth.token]]`: who may use the API. Only hashes are kept.
+//! `[auth]`: who may use the API, by `[[auth.token]]`, of which only hashes are kept, and where `[auth.oidc]` is.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::kinds::{Set, beside};
 use super::load::{table_of, tables_of};
 use super::model::AuthToken;
 use super::problem::{Origin, Problem};
-use super::reader::{Key, Reader, Section, same};
+use super::reader::{ENV_PREFIX, Key, Reader, Section, same};
 
 /// Least strength of a token, in bits: nobody guesses 16 random bytes.
 const TOKEN_BITS_MIN: f64 = 128.0;
@@ -23,17 +23,22 @@ const ROLES: &str = "it takes \"viewer\", \"sender\", \"transactor\", \"worker\"
 /// How to make a token.
 const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
 
+/// What `[auth]` holds.
+const NAMES: [&str; 2] = ["token", "oidc"];
+/// What the environment's names of the keys of `[auth.oidc]` begin with.
+const OIDC_ENV: &str = "AUTH_OIDC_";
+
 pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<AuthToken> {
     let mut all: Vec<AuthToken> = Vec::new();
     let Some((auth, _)) = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth")) else {
         return all;
     };
-    for entry in auth.entries.iter().filter(|entry| entry.name != "token") {
+    for entry in auth.entries.iter().filter(|entry| !NAMES.contains(&entry.name.as_str())) {
         let problem = Problem::UnknownKey {
             key: entry.name.clone(),
             section: "[auth]".into(),
-            suggestion: nearest(&entry.name, ["token"]),
-            known: "token, as [[auth.token]]".into(),
+            suggestion: nearest(&entry.name, NAMES),
+            known: "token, as [[auth.token]], and oidc, as [auth.oidc]".into(),
         };
         let at = reader.in_file(entry.name_at);
         reader.problem(problem, at);
@@ -56,10 +61,33 @@ pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<Aut
     all
 }
 
-/// Whether there is a token in the configuration, be it right or not.
-pub fn are_named(root: &Table) -> bool {
-    let Some(Value::Table(auth)) = root.get("auth").map(|node| &node.value) else { return false };
-    matches!(auth.get("token").map(|node| &node.value), Some(Value::List(tokens)) if !tokens.is_empty())
+/// The section `[auth.oidc]`, if the file or the environment has anything of it.
+pub fn oidc<'r, 'd>(reader: &'r mut Reader<'d>, root: &'d Table) -> Option<Section<'r, 'd>> {
+    let entry = auth(root).and_then(|auth| auth.entry("oidc"));
+    if entry.is_none() && !is_oidc_in_env(reader) {
+        return None;
+    }
+    let table = entry.and_then(|entry| table_of(reader, entry, "auth.oidc"));
+    Some(Section::new(reader, "auth.oidc", "auth.oidc", table, true))
+}
+
+/// Whether the configuration has a token or a provider, be they right or not.
+pub fn are_named(reader: &Reader<'_>, root: &Table) -> bool {
+    let has = |name: &str| auth(root).and_then(|auth| auth.get(name)).map(|node| &node.value);
+    let has_tokens = matches!(has("token"), Some(Value::List(tokens)) if !tokens.is_empty());
+    has_tokens || has("oidc").is_some() || is_oidc_in_env(reader)
+}
+
+fn is_oidc_in_env(reader: &Reader<'_>) -> bool {
+    reader.env.keys().any(|name| name.strip_prefix(ENV_PREFIX).is_some_and(|rest| rest.starts_with(OIDC_ENV)))
+}
+
+/// The table `[auth]`, whatever is in it.
+fn auth(root: &Table) -> Option<&Table> {
+    match root.get("auth").map(|node| &node.value) {
+        Some(Value::Table(auth)) => Some(auth),
+        _ => None,
+    }
 }
 
 /// Reads one token's section.
@@ -124,7 +152,7 @@ fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthT
 }
 
 /// The roles, and those that name streams.
-fn read_roles(section: &mut Section<'_, '_>, written: &[Set<String>]) -> (Vec<Role>, Vec<StreamRole>) {
+pub(super) fn read_roles(section: &mut Section<'_, '_>, written: &[Set<String>]) -> (Vec<Role>, Vec<StreamRole>) {
     let (mut roles, mut streams) = (Vec::new(), Vec::new());
     for role in written {
         let named = Role::ALL.into_iter().find(|known| known.as_str() == role.value);

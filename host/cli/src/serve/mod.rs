@@ -98,11 +98,12 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS], recorder).map_err(of_server)?;
     let watched = Watched { tracer: telemetry.and_then(Telemetry::tracer), ..Watched::default() };
     watched.changes.begin(SystemClock.now().wall);
-    let auth = tokens(&config.tokens)?;
+    let auth = tokens(&config)?;
     let encryption = compose::encryption(&config)?;
     let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
     let approvals = compose::approvals(&config, address, &encryption, term)?;
+    let oidc = compose::oidc(&config, address, &encryption, term)?;
     let supervisor = &watched.supervisor;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such, and what can be mended is.
     data::check(&config)?;
@@ -182,6 +183,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         auth,
         encryption,
         ui: config.ui.clone(),
+        oidc: oidc.map(|oidc| oidc.noted_in(trail)),
         limits: limits(&config.server),
         metrics: Some(metrics),
         tracer: watched.tracer.clone(),
@@ -303,11 +305,12 @@ async fn log_ready(engine: Arc<Engine>) {
     }
 }
 
-fn tokens(configured: &[AuthToken]) -> Result<Option<StaticTokens>, CliError> {
-    if configured.is_empty() {
+/// None = nobody is asked who they are. Where people sign in at a provider, there may be no token.
+fn tokens(config: &Config) -> Result<Option<StaticTokens>, CliError> {
+    if config.tokens.is_empty() && config.oidc.is_none() {
         return Ok(None);
     }
-    let records = configured.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
+    let records = config.tokens.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
     StaticTokens::new(records).map(Some).map_err(of_server)
 }
 
@@ -346,6 +349,7 @@ fn of_server(error: ServerError) -> CliError {
         | ServerError::ClearText { .. }
         | ServerError::Tls { .. }
         | ServerError::Token { .. }
+        | ServerError::Oidc { .. }
         | ServerError::ApprovalKey { .. } => Exit::Usage,
         ServerError::Bind { .. } | ServerError::Metrics(_) => Exit::Failed,
     };

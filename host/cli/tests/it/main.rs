@@ -19,6 +19,7 @@ mod inbound;
 mod inbound_configuration;
 mod index_configuration;
 mod metrics_page;
+mod oidc_configuration;
 mod operations;
 mod plugins;
 mod saga_folder;

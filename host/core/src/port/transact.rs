@@ -226,7 +226,7 @@ impl Operation {
 pub struct AuditEvent {
     pub at: UnixMillis,
     pub kind: String,
-    /// Who asked: a token's name, `local`, or the host's id.
+    /// Who asked: a token's name, a person as `E-MAIL (oidc:SUB)` or `oidc:SUB`, `local`, or the host's id.
     pub actor: String,
     pub tenant: Option<String>,
     /// Object it is about: message id, operation id, transport.

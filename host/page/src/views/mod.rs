@@ -45,7 +45,7 @@ pub use plugin::{Plugin, PluginTab, plugin, plugins};
 pub use relay::{Relay, relay};
 pub use sagas::{Sagas, saga, sagas};
 pub use settings::{Compared, Configuration, configuration};
-pub use sign_in::{Door, refused, sign_in};
+pub use sign_in::{Door, ProviderLink, refused, sign_in};
 pub use stream::{EventRow, EventRows, Stream, stream};
 pub use streams::{Streams, streams};
 pub use write::{Original, Write, write};

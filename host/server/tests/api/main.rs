@@ -37,6 +37,7 @@ mod page_bad_input;
 mod page_hostile;
 mod page_live;
 mod page_markup;
+mod page_oidc;
 mod page_roles;
 mod page_tenants;
 mod page_views;

@@ -173,6 +173,7 @@ pub fn parts(
         auth: tokens.map(|tokens| StaticTokens::new(tokens).unwrap()),
         encryption: Encryption::None,
         ui: Some(Environment { name: "test".into(), colour: Colour::Amber, ..Environment::default() }),
+        oidc: None,
         limits,
         metrics: None,
         tracer: None,

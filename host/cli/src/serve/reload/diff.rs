@@ -64,6 +64,11 @@ const LIVE_WHILE_SET: &[&str] = &["server.tls.cert", "server.tls.key"];
 /// Tokens change while the host runs, as long as there are some before and after.
 pub const TOKENS: &str = "auth.token[";
 
+/// Whether where this setting is, callers are asked who they are.
+pub fn asks_who(key: &str) -> bool {
+    key.starts_with(TOKENS) || key.starts_with("auth.oidc.")
+}
+
 /// When a setting counts after it was changed; `stays` tells that it has a value before and after.
 pub fn effect(key: &str, stays: bool) -> Effect {
     let is_live = LIVE.iter().any(|live| match live.ends_with(['.', '[']) {
@@ -80,8 +85,8 @@ pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
         shown.iter().map(|shown| (shown.path.clone(), shown.value.clone())).collect()
     };
     let (old, new) = (values(old), values(new));
-    let has_tokens = |values: &BTreeMap<String, Value>| values.keys().any(|key| key.starts_with(TOKENS));
-    let keeps_tokens = has_tokens(&old) && has_tokens(&new);
+    let asks = |values: &BTreeMap<String, Value>| values.keys().any(|key| asks_who(key));
+    let keeps_tokens = asks(&old) && asks(&new);
     let stays = |key: &String| match key.starts_with(TOKENS) {
         true => keeps_tokens,
         false => old.contains_key(key) && new.contains_key(key),
@@ -238,6 +243,11 @@ mod tests {
         assert_eq!(effects(&tokens(&["a", "b"]), &tokens(&["a"])), [Effect::Now]);
         assert_eq!(effects(&tokens(&["a"]), &[]), [Effect::Restart]);
         assert_eq!(effects(&[], &tokens(&["a"])), [Effect::Restart]);
+        // Where people sign in at a provider, callers are asked who they are without a token, too.
+        let provider = shown(&[("auth.oidc.issuer", json!("https://login.example"))]);
+        let both = [provider.clone(), tokens(&["a"])].concat();
+        assert_eq!(effects(&provider, &both), [Effect::Now]);
+        assert_eq!(effects(&both, &tokens(&["a"])), [Effect::Restart]);
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Reloader {
             _ => None,
         };
         // To ask for tokens, or for none any more, takes a restart.
-        let known = crate::serve::tokens(&next.tokens).map_err(|error| of_cli(&error))?;
+        let known = crate::serve::tokens(&next).map_err(|error| of_cli(&error))?;
         let tokens = self.host.tokens.as_ref().zip(known);
         let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
         let (keys, folder) = trust(&next);
@@ -303,8 +303,8 @@ fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
     let is_in = |list: &[Shown], path: &str| list.iter().any(|shown| shown.path == path);
     let stay: HashSet<String> =
         read.iter().filter(|shown| is_in(before, &shown.path)).map(|shown| shown.path.clone()).collect();
-    let has_tokens = |list: &[Shown]| list.iter().any(|shown| shown.path.starts_with(diff::TOKENS));
-    let keeps_tokens = has_tokens(before) && has_tokens(&read);
+    let asks_who = |list: &[Shown]| list.iter().any(|shown| diff::asks_who(&shown.path));
+    let keeps_tokens = asks_who(before) && asks_who(&read);
     let stays = |path: &String| if path.starts_with(diff::TOKENS) { keeps_tokens } else { stay.contains(path) };
     let waits = |shown: &Shown| diff::effect(&shown.path, stays(&shown.path)) == Effect::Restart;
     let live = read.into_iter().filter(|shown| !waits(shown));

@@ -171,6 +171,7 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         auth,
         encryption: Encryption::None,
         ui: None,
+        oidc: None,
         limits: Limits::default(),
         metrics: None,
         tracer: None,
