@@ -23,7 +23,6 @@ const ROLES: &str = "it takes \"viewer\", \"sender\", \"transactor\", \"worker\"
 /// How to make a token.
 const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
 
-/// What `[auth]` holds.
 const NAMES: [&str; 2] = ["token", "oidc"];
 /// What the environment's names of the keys of `[auth.oidc]` begin with.
 const OIDC_ENV: &str = "AUTH_OIDC_";

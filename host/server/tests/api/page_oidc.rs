@@ -120,12 +120,12 @@ struct Scene {
 }
 
 /// A sign-in under way: what went to the provider, and the cookie of the browser.
-struct Way {
+struct Begun {
     to: Url,
     cookie: String,
 }
 
-impl Way {
+impl Begun {
     fn query(&self, name: &str) -> String {
         self.to.query_pairs().find(|(of, _)| of == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
@@ -159,16 +159,16 @@ impl Scene {
         send(&self.router, with(crate::support::get(path), "cookie", cookie)).await
     }
 
-    async fn begin(&self, to: &str) -> Way {
+    async fn begin(&self, to: &str) -> Begun {
         let answer = self.get(&format!("/ui/sign-in/oidc?to={to}"), "").await;
         assert_eq!(answer.status, 303, "{}", answer.text);
         let cookie = answer.header("set-cookie");
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=600"), "{cookie}");
-        Way { to: answer.header("location").parse().unwrap(), cookie: cookie.split(';').next().unwrap().to_owned() }
+        Begun { to: answer.header("location").parse().unwrap(), cookie: cookie.split(';').next().unwrap().to_owned() }
     }
 
     /// The provider's answer to a sign-in, with claims that are good but for others in the place of some.
-    async fn come_back(&self, way: &Way, code: &str, more: &Value) -> Answer {
+    async fn come_back(&self, way: &Begun, code: &str, more: &Value) -> Answer {
         let mut claims = json!({ "nonce": way.query("nonce"), "groups": ["ops"] });
         for (name, value) in more.as_object().unwrap() {
             claims[name] = value.clone();
@@ -238,9 +238,9 @@ async fn an_answer_is_taken_once_and_from_the_browser_that_began() {
     let none = "no such sign-in is under way";
     is_refused(&scene.come_back(&way, "good", &json!({})).await, "AUTH.SIGN_IN", none);
     let (one, other) = (scene.begin("").await, scene.begin("").await);
-    let mixed = Way { to: one.to, cookie: other.cookie };
+    let mixed = Begun { to: one.to, cookie: other.cookie };
     is_refused(&scene.come_back(&mixed, "good", &json!({})).await, "AUTH.SIGN_IN", none);
-    let without = Way { cookie: String::new(), ..scene.begin("").await };
+    let without = Begun { cookie: String::new(), ..scene.begin("").await };
     is_refused(&scene.come_back(&without, "good", &json!({})).await, "AUTH.SIGN_IN", none);
     is_refused(&scene.get("/ui/sign-in/oidc/callback?code=good", "").await, "AUTH.SIGN_IN", none);
 }

@@ -20,7 +20,6 @@ use crate::config::tokens::read_roles;
 const NAME_LETTERS_MAX: usize = 40;
 /// What makes a sign-in one of OpenID Connect.
 const OPENID: &str = "openid";
-/// What gives roles.
 const ROLES_FORM: &str = "a table: \"value of the claim\" = [\"viewer\", ...]";
 
 /// Reads `[auth.oidc]`.
