@@ -127,8 +127,8 @@ impl ChangeLog {
             return;
         }
         if self.kept.len() >= CHANGES_MAX {
-            self.kept.pop_front();
-            self.since = self.since.max(self.kept.front().map(|oldest| oldest.change.at));
+            let gone = self.kept.pop_front().map(|gone| gone.reached);
+            self.since = self.since.max(gone).max(self.kept.front().map(|oldest| oldest.change.at));
         }
         self.noted += 1;
         self.kept.push_back(KeptChange { id: self.noted, last_at: change.at, change, times: 1, reached: self.reached });

@@ -314,12 +314,13 @@ impl Meter {
     /// Messages that a commit made dead letters of. They count for the transport that tried them last, else for that of their route.
     pub fn died(&self, live: &Live, dead: &[Arc<DeadLetter>]) {
         for dead in dead {
-            let tried = dead.history.last().map(|attempt| &*attempt.transport).filter(|name| !name.is_empty());
+            let last = dead.history.last().map(|attempt| &*attempt.transport);
+            let tried = dead.history.iter().rev().map(|attempt| &*attempt.transport).find(|name| !name.is_empty());
             let routed = || live.routing.routes.find(&dead.message.topic).map(|route| route.transport.as_str());
             let transport = tried.or_else(routed);
             self.counts.of(transport).dead.fetch_add(1, Ordering::Relaxed);
             // Codes of workers have no bound.
-            let code = if transport == Some(EXTERNAL) { Code::EXTERNAL_FAILED.as_str() } else { dead.code.as_str() };
+            let code = if last == Some(EXTERNAL) { Code::EXTERNAL_FAILED.as_str() } else { dead.code.as_str() };
             self.failed("tx_outbox_dead_total", &dead.message.tenant, code);
         }
     }

@@ -249,6 +249,9 @@ impl StaticTokens {
             if record.name.is_empty() {
                 return Err(refuse("it has no name: give it one, the audit trail shows it"));
             }
+            if record.name.contains("oidc:") {
+                return Err(refuse("its name looks like that of a person who signed in: leave out `oidc:`"));
+            }
             let hash = parse_hash(&record.sha256).ok_or_else(|| {
                 refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
             })?;

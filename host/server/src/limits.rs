@@ -155,8 +155,6 @@ pub const SESSIONS_OF_ONE_MAX: usize = 16;
 pub const SESSIONS_MAX: usize = 4_096;
 /// A sign-in at a provider is finished within this time: people look for their second factor meanwhile.
 pub const SIGN_IN_TIME: Duration = Duration::from_secs(600);
-/// Sign-ins at a provider that were begun, each at most 3 KiB; the oldest gives way to another.
-pub const SIGN_INS_MAX: usize = 4_096;
 /// Longest address of the page that a sign-in at a provider goes on to; a longer one is forgotten. Bytes.
 pub const SIGN_IN_TO_BYTES_MAX: usize = 2_048;
 /// A provider answers a request within this time: a person waits for it.
@@ -171,8 +169,12 @@ pub const PROVIDER_KEPT: Duration = Duration::from_secs(3600);
 pub const PROVIDER_KEYS_PAUSE: Duration = Duration::from_secs(60);
 /// A provider that failed isn't asked again before this is over, so that many who wait for it don't queue up.
 pub const PROVIDER_FAULT_PAUSE: Duration = Duration::from_secs(5);
-/// Codes that are exchanged at a provider at once; further ones are told to try again.
+/// Codes that are exchanged at a provider at once; further ones wait for their turn.
 pub const EXCHANGES_MAX: usize = 16;
+/// And no longer than this: then they are told to try again.
+pub const EXCHANGE_TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Tenants that a provider may name of a person: each costs memory while the session lasts.
+pub const PERSON_TENANTS_MAX: usize = 256;
 /// How far a provider's clock may be from ours.
 pub const PROVIDER_LEEWAY: Duration = Duration::from_secs(60);
 /// Longest text of a provider that is shown, in characters.

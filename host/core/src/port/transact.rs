@@ -165,6 +165,8 @@ pub struct Operation {
 /// Codes that an operation keeps an example of.
 pub const REFUSALS_MAX: usize = 20;
 
+/// Bytes of the signatures of groups that an operation remembers.
+const CAUSES_BYTES_MAX: usize = 64 * 1024;
 /// Groups of dead letters that an operation remembers: its record is written again each second while it is at work.
 pub const CAUSES_MAX: usize = 100;
 
@@ -189,7 +191,8 @@ pub fn first_operation_id(at: UnixMillis) -> String {
 impl Operation {
     /// Remembers the group of a dead letter that was put back.
     pub fn put_back_of(&mut self, cause: DeadCause) {
-        if self.causes.len() < CAUSES_MAX && !self.causes.contains(&cause) {
+        let held: usize = self.causes.iter().map(|cause| cause.signature.len()).sum();
+        if self.causes.len() < CAUSES_MAX && held < CAUSES_BYTES_MAX && !self.causes.contains(&cause) {
             self.causes.push(cause);
         }
     }

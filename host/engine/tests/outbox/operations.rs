@@ -244,6 +244,21 @@ async fn what_others_put_back_while_a_trial_waits_is_no_failure_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_refused_before_a_trial_waits_is_refused_once() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 10).await;
+    let first = still_dead(&host, &ids).await[0];
+    host.outbox.quarantine(&DeadId::new(&tenant("default"), &ids[first]), "poison", "ops").await.unwrap();
+    world.main.tell(|_| ack());
+    let trial = Planned { trial: Some(2), ..Planned::default() };
+    let asked = OperationRequest { planned: trial, ..request("replay", "state=*", 1_000) };
+    let operation = host.outbox.start_operation(asked).await.unwrap();
+    let over = until_over(&host, &operation.id).await;
+    let refused: u64 = over.refusals.iter().map(|refusal| refusal.count).sum();
+    assert_eq!((over.done, over.failed, refused), (9, 1, 1), "{:?}", over.refusals);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_died_again_since_its_page_was_read_is_left_alone() {
     for kind in ["replay", "quarantine", "purge"] {
         let world = World::new();

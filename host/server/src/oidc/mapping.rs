@@ -8,7 +8,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::streams::access::StreamRole;
 
 use crate::auth::{Principal, Role, Tenants};
-use crate::limits::{EMAIL_BYTES_MAX, SUBJECT_BYTES_MAX};
+use crate::limits::{EMAIL_BYTES_MAX, PERSON_TENANTS_MAX, SUBJECT_BYTES_MAX};
 
 /// Stands for all tenants.
 const EVERY_TENANT: &str = "*";
@@ -63,7 +63,9 @@ pub(crate) enum NotLetIn {
          their values; ask an operator"
     )]
     NoRole { name: String, claim: String },
-    #[error("{name} is signed in at the provider, but the claim {claim:?} names no tenant; ask an operator")]
+    #[error(
+        "{name} is signed in at the provider, but the claim {claim:?} names no tenant, or more than {PERSON_TENANTS_MAX}; ask an operator"
+    )]
     NoTenant { name: String, claim: String },
 }
 
@@ -105,19 +107,20 @@ impl Mapping {
 }
 
 fn is_subject(sub: &str) -> bool {
-    !sub.is_empty() && sub.len() <= SUBJECT_BYTES_MAX && !sub.chars().any(char::is_control)
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"()<>\"".contains(&byte);
+    !sub.is_empty() && sub.len() <= SUBJECT_BYTES_MAX && sub.bytes().all(is_plain)
 }
 
-/// The e-mail address, unless the provider says that it was never proved, or it could pass for something else in the trail.
+/// The e-mail address, if the provider says that it was proved, and it can't pass for something else in the trail.
 fn email(claims: &Value) -> Option<&str> {
-    let is_unproved = match claims.get("email_verified") {
-        Some(Value::Bool(verified)) => !verified,
-        Some(Value::String(verified)) => verified != "true",
+    let is_proved = match claims.get("email_verified") {
+        Some(Value::Bool(verified)) => *verified,
+        Some(Value::String(verified)) => verified == "true",
         _ => false,
     };
-    let is_plain = |letter: char| !letter.is_control() && !letter.is_whitespace() && !"()<>\"".contains(letter);
-    let email = claims.get("email").and_then(Value::as_str).filter(|_| !is_unproved)?;
-    (email.contains('@') && email.len() <= EMAIL_BYTES_MAX && email.chars().all(is_plain)).then_some(email)
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"()<>\"".contains(&byte);
+    let email = claims.get("email").and_then(Value::as_str).filter(|_| is_proved)?;
+    (email.contains('@') && email.len() <= EMAIL_BYTES_MAX && email.bytes().all(is_plain)).then_some(email)
 }
 
 /// Values of a claim: of a list those that are texts, or one text alone.
@@ -130,7 +133,7 @@ fn values<'c>(claims: &'c Value, name: &str) -> Vec<&'c str> {
     }
 }
 
-/// Tenants by name; none = there is none among the values.
+/// Tenants by name; none = there is none among the values, or there are too many.
 fn tenants(values: &[&str]) -> Option<Tenants> {
     if values.contains(&EVERY_TENANT) {
         return Some(Tenants::All);
@@ -138,7 +141,7 @@ fn tenants(values: &[&str]) -> Option<Tenants> {
     let mut list: Vec<Tenant> = values.iter().filter_map(|name| Tenant::new(*name).ok()).collect();
     list.sort();
     list.dedup();
-    (!list.is_empty()).then_some(Tenants::Only(list))
+    (!list.is_empty() && list.len() <= PERSON_TENANTS_MAX).then_some(Tenants::Only(list))
 }
 
 #[cfg(test)]
@@ -202,7 +205,8 @@ mod tests {
         assert_eq!(of(Some("teams"), json!(["acme", "acme", ""])), Ok(acme));
         assert_eq!(of(Some("teams"), json!(["acme", "*"])), Ok(Tenants::All));
         assert_eq!(of(None, json!(["acme"])), Ok(Tenants::All), "no claim is asked");
-        for nothing in [json!([]), json!(null), json!(["", 7])] {
+        let many: Vec<String> = (0..=PERSON_TENANTS_MAX).map(|number| format!("t{number}")).collect();
+        for nothing in [json!([]), json!(null), json!(["", 7]), json!(many)] {
             assert!(matches!(of(Some("teams"), nothing), Err(NotLetIn::NoTenant { .. })));
         }
     }
@@ -215,19 +219,21 @@ mod tests {
             mapping("groups", None).person(&claims).map(|person| (person.principal.name, person.email))
         };
         let both = ("ada@shop.example (oidc:7)".to_owned(), Some("ada@shop.example".to_owned()));
-        assert_eq!(of(json!({ "email": "ada@shop.example" })), Ok(both.clone()));
+        assert_eq!(of(json!({ "email": "ada@shop.example", "email_verified": "true" })), Ok(both.clone()));
         assert_eq!(of(json!({ "email": "ada@shop.example", "email_verified": true })), Ok(both));
         for unusable in [
+            json!({ "email": "ada@shop.example" }),
             json!({ "email": "ada@shop.example", "email_verified": false }),
             json!({ "email": "ada@shop.example", "email_verified": "false" }),
-            json!({ "email": "ops@shop.example (oidc:1)" }),
-            json!({ "email": "ops\n@shop.example" }),
-            json!({ "email": "ops" }),
-            json!({ "email": 7 }),
+            json!({ "email": "ops@shop.example (oidc:1)", "email_verified": true }),
+            json!({ "email": "ops\n@shop.example", "email_verified": true }),
+            json!({ "email": "\u{202e}ops@shop.example", "email_verified": true }),
+            json!({ "email": "ops", "email_verified": true }),
+            json!({ "email": 7, "email_verified": true }),
         ] {
             assert_eq!(of(unusable), Ok(("oidc:7".to_owned(), None)));
         }
-        for sub in [json!(null), json!(""), json!(7), json!("a\nb"), json!("x".repeat(256))] {
+        for sub in [json!(null), json!(""), json!(7), json!("a\nb"), json!("x (oidc:1)"), json!("x".repeat(256))] {
             assert_eq!(of(json!({ "sub": sub })), Err(NotLetIn::Subject));
         }
     }

@@ -67,13 +67,13 @@ impl Oidc {
     /// Asks nobody yet: a provider that is away at the start is asked when somebody signs in.
     ///
     /// # Errors
-    /// The file of certificates can't be used.
+    /// The file of certificates can't be used, or no key for sign-ins could be made.
     pub fn new(config: OidcConfig) -> Result<Self, ServerError> {
         Ok(Self {
             provider: Provider::new(&config)?,
             name: config.name,
             public_url: config.public_url,
-            sign_ins: SignIns::default(),
+            sign_ins: SignIns::new().map_err(|error| ServerError::Oidc { cause: error.to_string() })?,
             mapping: config.mapping,
             trail: None,
         })

@@ -20,8 +20,8 @@ use super::id_token::{self, Expected, KeySet, Keys, Refused};
 use super::{Begun, OidcConfig, is_guarded, is_local};
 use crate::error::ServerError;
 use crate::limits::{
-    EXCHANGES_MAX, PROVIDER_ANSWER_BYTES_MAX, PROVIDER_CONNECT_TIMEOUT, PROVIDER_FAULT_PAUSE, PROVIDER_KEPT,
-    PROVIDER_KEYS_PAUSE, PROVIDER_TEXT_MAX, PROVIDER_TIMEOUT, RETRY_AFTER_BUSY,
+    EXCHANGE_TURN_TIMEOUT, EXCHANGES_MAX, PROVIDER_ANSWER_BYTES_MAX, PROVIDER_CONNECT_TIMEOUT, PROVIDER_FAULT_PAUSE,
+    PROVIDER_KEPT, PROVIDER_KEYS_PAUSE, PROVIDER_TEXT_MAX, PROVIDER_TIMEOUT, RETRY_AFTER_BUSY,
 };
 use crate::problem::Problem;
 
@@ -149,7 +149,7 @@ impl Provider {
     pub(super) async fn authorization(&self, begin: &Begin<'_>) -> Result<String, Problem> {
         let document = self.document().await?;
         // It was read once already, when the document came.
-        let mut address = address_of("authorization_endpoint", &document.authorization_endpoint)?;
+        let mut address = address_of(&self.issuer, "authorization_endpoint", &document.authorization_endpoint)?;
         address.query_pairs_mut().extend_pairs([
             ("response_type", "code"),
             ("client_id", self.client_id.as_str()),
@@ -165,7 +165,8 @@ impl Provider {
 
     /// The claims of the ID token that a code is exchanged for.
     pub(super) async fn claims(&self, code: &str, begun: &Begun, redirect_uri: &str) -> Result<Value, Problem> {
-        let Ok(_place) = self.exchanges.try_acquire() else {
+        let turn = tokio::time::timeout(EXCHANGE_TURN_TIMEOUT, self.exchanges.acquire());
+        let Ok(Ok(_place)) = turn.await else {
             let text = format!("{EXCHANGES_MAX} people are being signed in at once, as many as may: begin again");
             return Err(Problem::new(Code::HTTP_OVERLOADED, text).after(RETRY_AFTER_BUSY));
         };
@@ -174,8 +175,8 @@ impl Provider {
         let expected = Expected { issuer: &self.issuer, client_id: &self.client_id, nonce: &begun.nonce };
         let keys = self.keys(&document, PROVIDER_KEPT).await?;
         let verified = match id_token::verify(&token, &keys, expected) {
-            // The provider may have a new one.
-            Err(Refused::UnknownKey) => {
+            // The provider may have a new one, of the same name even.
+            Err(Refused::UnknownKey | Refused::Signature) => {
                 let keys = self.keys(&document, PROVIDER_KEYS_PAUSE).await?;
                 id_token::verify(&token, &keys, expected)
             }
@@ -199,7 +200,7 @@ impl Provider {
         form.append_pair("code", code);
         form.append_pair("redirect_uri", redirect_uri);
         form.append_pair("code_verifier", &begun.verifier);
-        let mut request = self.http.post(address_of("token_endpoint", &document.token_endpoint)?);
+        let mut request = self.http.post(address_of(&self.issuer, "token_endpoint", &document.token_endpoint)?);
         let takes = |way: &str| match &document.token_endpoint_auth_methods_supported {
             Some(ways) => ways.iter().any(|known| known == way),
             None => way == BASIC,
@@ -234,7 +235,8 @@ impl Provider {
 
     async fn ask_document(&self) -> Result<Document, Problem> {
         let address = format!("{}{DOCUMENT}", self.issuer.trim_end_matches('/'));
-        let document: Document = ask("document", self.http.get(address_of("document", &address)?)).await?;
+        let document: Document =
+            ask("document", self.http.get(address_of(&self.issuer, "document", &address)?)).await?;
         if document.issuer != self.issuer {
             let text = format!(
                 "it says that its issuer is {:?}, and [auth.oidc] issuer is {:?}: write it exactly so",
@@ -243,9 +245,9 @@ impl Provider {
             );
             return Err(fault("document", text));
         }
-        address_of("authorization_endpoint", &document.authorization_endpoint)?;
-        address_of("token_endpoint", &document.token_endpoint)?;
-        address_of("jwks_uri", &document.jwks_uri)?;
+        address_of(&self.issuer, "authorization_endpoint", &document.authorization_endpoint)?;
+        address_of(&self.issuer, "token_endpoint", &document.token_endpoint)?;
+        address_of(&self.issuer, "jwks_uri", &document.jwks_uri)?;
         Ok(document)
     }
 
@@ -258,7 +260,7 @@ impl Provider {
             return Ok(Arc::clone(keys));
         }
         kept.may_ask()?;
-        let asked = match address_of("jwks_uri", &document.jwks_uri) {
+        let asked = match address_of(&self.issuer, "jwks_uri", &document.jwks_uri) {
             Ok(address) => ask::<KeySet>("jwks_uri", self.http.get(address)).await,
             Err(problem) => Err(problem),
         };
@@ -318,8 +320,10 @@ fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Problem> {
 }
 
 /// An address of the provider, to which nothing goes that others could read.
-fn address_of(what: &str, text: &str) -> Result<Url, Problem> {
-    let guarded = Some(text).filter(|text| is_guarded(text)).and_then(|text| Url::parse(text).ok());
+fn address_of(issuer: &str, what: &str, text: &str) -> Result<Url, Problem> {
+    // A provider elsewhere leads to nothing on this machine.
+    let is_right = |text: &&str| is_guarded(text) && (is_local(issuer) || !is_local(text));
+    let guarded = Some(text).filter(is_right).and_then(|text| Url::parse(text).ok());
     guarded.ok_or_else(|| fault(what, format!("{:?} isn't an address that begins with https://", shortened(text))))
 }
 

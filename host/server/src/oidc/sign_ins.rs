@@ -1,31 +1,24 @@
-//! Sign-ins that were begun and that the provider hasn't answered: in memory, for ten minutes, each for one answer to one browser.
-
-use std::collections::HashMap;
+//! Sign-ins that were begun and that the provider hasn't answered, each good for ten minutes in one browser.
+//!
+//! Nothing is kept of them here, or strangers who begin and never finish would push out those who do: all that belongs to one follows from
+//! its cookie by a key of this run. A code of the provider is good once, and a finished sign-in takes its cookie away.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use parking_lot::Mutex;
+use hmac::digest::InvalidLength;
+use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
+use waybill_core::time::UnixMillis;
 
-use crate::auth::{TokenHash, hash_of};
-use crate::limits::{SIGN_IN_TIME, SIGN_IN_TO_BYTES_MAX, SIGN_INS_MAX};
+use crate::auth::hash_of;
+use crate::limits::{SIGN_IN_TIME, SIGN_IN_TO_BYTES_MAX};
 use crate::secret::secret;
 
-#[derive(Default)]
 pub(crate) struct SignIns {
-    /// By the hash of their state, so that what is compared with what a stranger sends tells nothing.
-    begun: Mutex<HashMap<TokenHash, Waiting>>,
+    mac: Hmac<Sha256>,
 }
 
-struct Waiting {
-    /// Hash of what the cookie of the browser holds that began it.
-    browser: TokenHash,
-    begun: Begun,
-    until: Instant,
-}
-
-/// What is remembered of a sign-in until its answer comes.
+/// What belongs to a sign-in until its answer comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     /// Which the ID token has to hold.
@@ -47,73 +40,91 @@ pub(crate) struct Sent {
 }
 
 impl SignIns {
-    pub(crate) fn begin(&self, to: &str) -> Sent {
-        let now = Instant::now();
-        let (state, cookie) = (secret(), secret());
-        let to = if to.len() <= SIGN_IN_TO_BYTES_MAX { to.to_owned() } else { String::new() };
-        let begun = Begun { nonce: secret(), verifier: format!("{}{}", secret(), secret()), to };
-        let sent = Sent {
-            nonce: begun.nonce.clone(),
-            challenge: URL_SAFE_NO_PAD.encode(Sha256::digest(begun.verifier.as_bytes())),
-            cookie: cookie.clone(),
-            state: state.clone(),
-        };
-        let mut all = self.begun.lock();
-        all.retain(|_, waiting| waiting.until > now);
-        let oldest = all.iter().min_by_key(|(_, waiting)| waiting.until).map(|(state, _)| *state);
-        if let Some(oldest) = oldest.filter(|_| all.len() >= SIGN_INS_MAX) {
-            all.remove(&oldest);
-        }
-        all.insert(hash_of(&state), Waiting { browser: hash_of(&cookie), begun, until: now + SIGN_IN_TIME });
-        sent
+    pub(crate) fn new() -> Result<Self, InvalidLength> {
+        Ok(Self { mac: Hmac::new_from_slice(secret().as_bytes())? })
     }
 
-    /// The sign-in that an answer belongs to; none = there is no such one, or another browser began it. It is used up either way.
-    pub(crate) fn used(&self, state: &str, cookie: Option<&str>) -> Option<Begun> {
-        let waiting = self.begun.lock().remove(&hash_of(state))?;
-        let is_browser = cookie.is_some_and(|cookie| hash_of(cookie) == waiting.browser);
-        (is_browser && waiting.until > Instant::now()).then_some(waiting.begun)
+    pub(crate) fn begin(&self, to: &str, now: UnixMillis) -> Sent {
+        let to = if to.len() <= SIGN_IN_TO_BYTES_MAX { to } else { "" };
+        let until = now.0.saturating_add(u64::try_from(SIGN_IN_TIME.as_millis()).unwrap_or(u64::MAX));
+        let cookie = format!("{}.{until}.{}", secret(), URL_SAFE_NO_PAD.encode(to));
+        Sent {
+            state: self.part("state", &cookie),
+            nonce: self.part("nonce", &cookie),
+            challenge: URL_SAFE_NO_PAD.encode(Sha256::digest(self.part("verifier", &cookie).as_bytes())),
+            cookie,
+        }
+    }
+
+    /// The sign-in that an answer belongs to; none = this browser began no such one, or its time is over.
+    pub(crate) fn begun(&self, state: &str, cookie: Option<&str>, now: UnixMillis) -> Option<Begun> {
+        let cookie = cookie?;
+        // Hashes are compared, so that how long it takes tells nothing. Only what this run made has a state that fits.
+        if hash_of(&self.part("state", cookie)) != hash_of(state) {
+            return None;
+        }
+        let (_, rest) = cookie.split_once('.')?;
+        let (until, to) = rest.split_once('.')?;
+        if until.parse::<u64>().ok()? <= now.0 {
+            return None;
+        }
+        let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
+        Some(Begun { nonce: self.part("nonce", cookie), verifier: self.part("verifier", cookie), to })
+    }
+
+    /// What stands for a purpose in the sign-in of a cookie: 64 hex digits.
+    fn part(&self, what: &str, cookie: &str) -> String {
+        let mac = self.mac.clone().chain_update(what).chain_update([0]).chain_update(cookie);
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_state_is_good_once_in_its_own_browser_and_for_ten_minutes() {
-        let all = SignIns::default();
-        let sent = all.begin("/ui/messages");
-        let begun = all.used(&sent.state, Some(&sent.cookie)).unwrap();
+    const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+    #[test]
+    fn a_state_is_good_in_its_own_browser_for_ten_minutes() {
+        let all = SignIns::new().unwrap();
+        let sent = all.begin("/ui/messages", NOW);
+        let begun = all.begun(&sent.state, Some(&sent.cookie), NOW).unwrap();
         assert_eq!((begun.to.as_str(), begun.nonce.as_str()), ("/ui/messages", sent.nonce.as_str()));
         assert_eq!(URL_SAFE_NO_PAD.encode(Sha256::digest(begun.verifier.as_bytes())), sent.challenge);
         assert!((43..=128).contains(&begun.verifier.len()), "RFC 7636, section 4.1");
-        assert_eq!(all.used(&sent.state, Some(&sent.cookie)), None, "it was used");
 
-        let (one, other) = (all.begin(""), all.begin(""));
-        assert_eq!(all.used(&one.state, Some(&other.cookie)), None, "another browser");
-        assert_eq!(all.used(&one.state, Some(&one.cookie)), None, "a wrong use uses it up");
-        assert_eq!(all.used(&other.state, None), None, "no browser");
-        assert_eq!(all.used("guessed", Some(&other.cookie)), None);
+        let (one, other) = (all.begin("", NOW), all.begin("", NOW));
+        assert_eq!(all.begun(&one.state, Some(&other.cookie), NOW), None, "another browser");
+        assert_eq!(all.begun(&one.state, None, NOW), None, "no browser");
+        assert_eq!(all.begun("guessed", Some(&other.cookie), NOW), None);
+        assert_eq!(all.begun("", Some(""), NOW), None);
+        assert!(all.begun(&one.state, Some(&one.cookie), NOW).is_some(), "a wrong answer uses nothing up");
 
-        let late = all.begin("");
-        tokio::time::advance(SIGN_IN_TIME).await;
-        assert_eq!(all.used(&late.state, Some(&late.cookie)), None, "its time is over");
+        let last = UnixMillis(NOW.0 + u64::try_from(SIGN_IN_TIME.as_millis()).unwrap() - 1);
+        assert!(all.begun(&sent.state, Some(&sent.cookie), last).is_some());
+        assert_eq!(all.begun(&sent.state, Some(&sent.cookie), UnixMillis(last.0 + 1)), None, "its time is over");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn sign_ins_are_bounded_and_the_oldest_gives_way() {
-        let all = SignIns::default();
-        let first = all.begin("");
-        tokio::time::advance(Duration::from_secs(1)).await;
-        for _ in 0..SIGN_INS_MAX {
-            all.begin("");
-        }
-        assert_eq!(all.begun.lock().len(), SIGN_INS_MAX);
-        assert_eq!(all.used(&first.state, Some(&first.cookie)), None);
-        let long = all.begin(&format!("/ui/messages?filter={}", "x".repeat(SIGN_IN_TO_BYTES_MAX)));
-        assert_eq!(all.used(&long.state, Some(&long.cookie)).unwrap().to, "");
+    #[test]
+    fn a_cookie_that_this_run_did_not_make_is_no_sign_in() {
+        let (all, before) = (SignIns::new().unwrap(), SignIns::new().unwrap());
+        let sent = before.begin("/ui", NOW);
+        assert_eq!(all.begun(&sent.state, Some(&sent.cookie), NOW), None);
+        let sent = all.begin("/ui", NOW);
+        let later = sent.cookie.replacen("18", "19", 1);
+        assert_eq!(all.begun(&sent.state, Some(&later), NOW), None, "nobody gives it more time");
+    }
+
+    #[test]
+    fn an_address_too_long_for_a_cookie_is_forgotten() {
+        let all = SignIns::new().unwrap();
+        let longest = "x".repeat(SIGN_IN_TO_BYTES_MAX);
+        let sent = all.begin(&longest, NOW);
+        assert!(sent.cookie.len() < 3_500, "browsers keep 4,096 bytes with the name and the attributes");
+        assert_eq!(all.begun(&sent.state, Some(&sent.cookie), NOW).unwrap().to, longest);
+        let sent = all.begin(&format!("{longest}x"), NOW);
+        assert_eq!(all.begun(&sent.state, Some(&sent.cookie), NOW).unwrap().to, "");
     }
 }

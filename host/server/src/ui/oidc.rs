@@ -1,7 +1,7 @@
 //! The way to the provider and back, for people who sign in there.
 //!
 //! It begins with a link, since the page's policy lets forms go to this host alone. The answer comes with a navigation from another site, so
-//! what proves that it belongs here is the state, good once, with the cookie of the browser that began.
+//! what proves that it belongs here is the state with the cookie of the browser that began.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -16,6 +16,7 @@ use super::sign_in::{FormAsked, asked_for, begun, check_open, refused, within};
 use super::visit::request_id;
 use super::{Ui, see_other};
 use crate::app::App;
+use crate::caller::now;
 use crate::limits::SIGN_IN_TIME;
 use crate::oidc::{Begin, Begun, Oidc, said};
 use crate::problem::Problem;
@@ -36,6 +37,10 @@ struct Answered {
 pub(super) async fn begin(State(app): State<App>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let asked: FormAsked = query(&parts.uri).unwrap_or_default();
+    // Another site would change who is signed in here, unseen, where the provider asks nothing.
+    if parts.headers.get_all("sec-fetch-site").iter().any(|site| site.as_bytes() == b"cross-site") {
+        return see_other(&address::with(address::SIGN_IN, &[("to", within(&asked.to))]));
+    }
     match way_out(&app, &parts, within(&asked.to)).await {
         Ok((to, cookie)) => {
             let mut response = see_other(&to);
@@ -49,23 +54,23 @@ pub(super) async fn begin(State(app): State<App>, request: Request) -> Response 
 /// Takes the provider's answer and begins a session.
 pub(super) async fn come_back(State(app): State<App>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let mut response = match way_in(&app, &parts).await {
+    match way_in(&app, &parts).await {
         Ok((to, cookie)) => {
             let mut response = see_other(&to);
             SESSION.set(&mut response, &cookie, None, &app.encryption);
+            SIGN_IN.forget(&mut response, &app.encryption);
             response
         }
+        // The cookie stays: the answer to a sign-in that was begun later, in another tab, may still come.
         Err(problem) => refused(&app, &parts.headers, &parts.uri, "", problem, &request_id(&parts)),
-    };
-    SIGN_IN.forget(&mut response, &app.encryption);
-    response
+    }
 }
 
 /// The provider's address for this sign-in, and the cookie that binds it to the browser.
 async fn way_out(app: &App, parts: &Parts, to: &str) -> Result<(String, String), Problem> {
     let (ui, oidc) = provider(app)?;
     check_open(app, &parts.headers, &parts.uri)?;
-    let sent = oidc.sign_ins.begin(to);
+    let sent = oidc.sign_ins.begin(to, now());
     let begin = Begin {
         redirect_uri: &redirect_uri(ui, oidc),
         state: &sent.state,
@@ -80,7 +85,7 @@ async fn way_in(app: &App, parts: &Parts) -> Result<(String, String), Problem> {
     let (ui, oidc) = provider(app)?;
     check_open(app, &parts.headers, &parts.uri)?;
     let answered: Answered = query(&parts.uri)?;
-    let begun_there = oidc.sign_ins.used(&answered.state, SIGN_IN.of(&parts.headers, &app.encryption));
+    let begun_there = oidc.sign_ins.begun(&answered.state, SIGN_IN.of(&parts.headers, &app.encryption), now());
     let Some(sign_in) = begun_there else {
         let text = format!(
             "no such sign-in is under way in this browser: it was finished, is older than {} minutes, was begun anew, or began under \

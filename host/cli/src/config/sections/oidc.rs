@@ -113,6 +113,13 @@ fn check_public_url(section: &mut Section<'_, '_>, written: Option<&Set<String>>
     if !is_address(&written.value) || !is_guarded(&written.value) || !is_bare {
         let takes = "it takes scheme, name and port as browsers have them, https:// beyond this machine, and no path: that is ui.base_path";
         section.refuse("public_url", written, takes);
+        return;
+    }
+    // Cookies and forms go by what browsers have.
+    let is_encrypted = server.tls.is_some() || server.behind_tls_proxy;
+    if Url::parse(&written.value).is_ok_and(|url| (url.scheme() == "https") != is_encrypted) {
+        let takes = "https:// goes with [server.tls] or server.behind_tls_proxy, http:// with neither";
+        section.refuse("public_url", written, takes);
     }
 }
 

@@ -219,6 +219,14 @@ impl Task for DeadLetters {
     fn id(named: &NamedDead) -> &str {
         &named.id
     }
+    fn identity(named: &NamedDead) -> String {
+        match &named.dead {
+            Dead::Message(dead) => format!("message {} {}", dead.message.tenant, named.id),
+            Dead::Saga(dead) => format!("saga {} {}", dead.key.tenant, named.id),
+            // A place is one of all tenants.
+            Dead::Inbox(..) | Dead::Event(_) => named.id.clone(),
+        }
+    }
     fn since(named: &NamedDead) -> UnixMillis {
         named.dead.died_at()
     }

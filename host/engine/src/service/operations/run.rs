@@ -1,5 +1,6 @@
 //! The task that works on all operations.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,10 +162,15 @@ async fn each<T: Task>(
     if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
         return Ok(end);
     }
+    // Those of this page that can't be acted on: quarantined letters stay in it, and are counted once when it is read again.
+    let mut refused = BTreeSet::<String>::new();
     'pages: loop {
         let read_from = progress.operation.cursor.clone();
         let page = task.page(outbox, read_from.as_deref()).await?;
         for item in &page.items {
+            if refused.contains(&T::identity(item)) {
+                continue;
+            }
             // What comes to match while the operation runs isn't taken: what dies again, for instance. What is later than it is
             // now is from before the clock was set back, and is taken.
             if T::since(item) > progress.operation.created_at && T::since(item) <= outbox.now() {
@@ -180,6 +186,9 @@ async fn each<T: Task>(
             let Some(outcome) = act(task, progress, item, stop).await? else {
                 return Ok(Some(OperationState::Cancelled));
             };
+            if matches!(outcome, Outcome::Refused { .. }) {
+                refused.insert(T::identity(item));
+            }
             let is_put_back = progress.operation.kind == REPLAY && outcome.is_done();
             count(&mut progress.operation, T::id(item), outcome);
             if is_put_back && let Some(cause) = T::cause(item) {
@@ -196,6 +205,7 @@ async fn each<T: Task>(
                 ControlFlow::Continue(Waited(false)) => {}
             }
         }
+        refused.clear();
         progress.operation.cursor = page.next_cursor;
         if progress.operation.cursor.is_none() {
             return match trial::checkpoint(progress, stop, true).await? {

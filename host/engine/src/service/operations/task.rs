@@ -28,6 +28,8 @@ pub(super) trait Task {
     /// Acts on one. An error means that the whole operation has to wait.
     async fn act(&self, outbox: &Outbox, item: &Self::Item) -> Result<Outcome, ServiceError>;
     fn id(item: &Self::Item) -> &str;
+    /// What no other one has: ids are those of a tenant and a kind.
+    fn identity(item: &Self::Item) -> String;
     /// When it came to be what is acted on: what is younger than the operation isn't taken.
     fn since(item: &Self::Item) -> UnixMillis;
     /// Where the operation goes on behind an item of the page that was read from `cursor`. None = at the page's beginning: what
