@@ -86,7 +86,12 @@ fn what_could_let_somebody_in_by_mistake_is_refused() {
         ("scopes", "[\"openid\", \"a b\"]", "CONFIG.BAD_VALUE", "one word"),
         ("public_url", "\"http://waybill.example\"", "CONFIG.BAD_VALUE", "https:// beyond this machine"),
         ("public_url", "\"https://waybill.example/ops\"", "CONFIG.BAD_VALUE", "ui.base_path"),
-        ("public_url", "\"https://waybill.example\"", "CONFIG.BAD_VALUE", "server.behind_tls_proxy, http:// with neither"),
+        (
+            "public_url",
+            "\"https://waybill.example\"",
+            "CONFIG.BAD_VALUE",
+            "server.behind_tls_proxy, http:// with neither",
+        ),
         ("role_claim", "\"groups\"", "CONFIG.UNKNOWN_KEY", "did you mean \"roles_claim\"?"),
     ] {
         let toml = oidc(&[(key, value)]);

@@ -307,7 +307,9 @@ impl Outbox {
 
     /// Dead letters of messages and events, and of received messages.
     async fn dead_counts(&self) -> Result<(Depths, u64), StoreError> {
-        let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
+        let counted = self.context.stores.query.depths(DEAD_READS_MAX).await;
+        // Of a store that doesn't answer any more, what was counted before isn't so now.
+        let depths = counted.inspect_err(|_| *self.dead_counted.lock() = None)?;
         let received: u64 = match &self.inbox {
             Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
             None => 0,

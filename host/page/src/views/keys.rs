@@ -11,7 +11,7 @@ use crate::icon::Icon;
 use crate::list::{Field, list};
 use crate::parts::{
     Part, error_code, facts, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, note, of, quoted, section,
-    state, table, tag,
+    state, tag,
 };
 use crate::payload;
 use crate::states::of_key;

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use waybill_api::messages::MessageView;
 
 use super::{Asked, Rows, Saved};
-use crate::acts::Act;
+use crate::acts::{self, Act, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;

@@ -318,10 +318,10 @@ pub(super) async fn present(app: &App, caller: &Caller, tenant: Option<&Tenant>,
         depths: seen.glance.depths.iter().filter(|row| is_within(&row.tenant)).collect(),
         transports: &seen.glance.transports,
         held: seen.held.iter().filter(|hold| is_seen(hold, caller, tenant)).count(),
-        // How many run is told of the whole host.
-        sagas: seen.sagas.clone().filter(|_| caller.sees_all()),
+        // These are of all tenants together.
+        sagas: seen.sagas.clone().filter(|_| tells_newer(caller, tenant)),
         dead: seen.glance.dead,
-        shows_dead: caller.sees_all(),
+        shows_dead: tells_newer(caller, tenant),
     };
     Some(present.numbers())
 }

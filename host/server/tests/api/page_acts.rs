@@ -42,7 +42,7 @@ pub async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
 pub fn read(page: String) -> Opened {
     let plan = page.split("class=\"sheet plan\"").nth(1).unwrap_or_else(|| panic!("no plan: {page}")).to_owned();
     let to = plan.split("action=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().replace("&amp;", "&");
-    let mut fields = vec![("form".to_owned(), form_token(&plan)), ("key".to_owned(), hidden(&plan, "key"))];
+    let mut fields = vec![("form".to_owned(), form_token(&plan)), ("press".to_owned(), hidden(&plan, "press"))];
     if plan.contains("name=\"count\"") {
         fields.push(("count".to_owned(), hidden(&plan, "count")));
     }
@@ -172,9 +172,12 @@ async fn acts_on_the_host_are_done_by_their_forms() {
     let paused = done(&api, Act::TransportPause, &named("http"), &[("reason", "moves")]).await;
     assert!(api.get("/v1/transports").await.text.contains("\"paused\":true"));
     // What takes it back comes with the answer, at one press.
-    let undo = hidden(&paused.text, "key");
-    let back =
-        form(&named("http").address(Act::TransportResume), &[("form", &form_token(&paused.text)), ("key", &undo)], "");
+    let undo = hidden(&paused.text, "press");
+    let back = form(
+        &named("http").address(Act::TransportResume),
+        &[("form", &form_token(&paused.text)), ("press", &undo)],
+        "",
+    );
     assert_eq!(api.send(back).await.status, StatusCode::SEE_OTHER);
     assert!(api.get("/v1/transports").await.text.contains("\"paused\":false"));
     done(&api, Act::TransportProbe, &named("http"), &[]).await;
@@ -225,8 +228,8 @@ async fn a_form_that_is_pressed_twice_is_one_act() {
     // The key of one plan does nothing else.
     let other = opened(&api, &Target::matching("default", "id=*").address(Act::DeadPurge), "").await;
     let mut fields = other.with(&[("typed", "1")]);
-    fields.fields.iter_mut().filter(|(name, _)| name == "key").for_each(|(_, key)| {
-        *key = plan.fields.iter().find(|(name, _)| name == "key").unwrap().1.clone();
+    fields.fields.iter_mut().filter(|(name, _)| name == "press").for_each(|(_, key)| {
+        *key = plan.fields.iter().find(|(name, _)| name == "press").unwrap().1.clone();
     });
     assert_eq!(fields.press(&api, "").await.status, 400);
 }
@@ -261,7 +264,7 @@ async fn a_page_that_only_shows_does_nothing_whoever_asks() {
     let parts = Parts { ui, ..parts(&api.host, &api.hindrance, None, Limits::default()) };
     let router = Server::new(parts).router();
     let shown = send(&router, get(&plan.to)).await;
-    assert!(shown.text.contains("[ui] read_only") && !shown.text.contains("name=\"key\""), "{}", shown.text);
+    assert!(shown.text.contains("[ui] read_only") && !shown.text.contains("name=\"press\""), "{}", shown.text);
     let refused = send(&router, plan.request("")).await;
     assert!(refused.status == 403 && refused.text.contains("[ui] read_only"), "{}", refused.text);
     assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
@@ -351,9 +354,9 @@ async fn a_form_that_is_not_of_the_page_does_nothing() {
     let plan = opened(&api, &Target::one("default", "d-1").address(Act::DeadReplay), "").await;
     let mut silent = plan.request("");
     silent.headers_mut().remove("origin");
-    let key = hidden(&plan.page, "key");
-    let unsigned = form(&plan.to, &[("key", &key)], "");
-    let guessed = form(&plan.to, &[("key", &key), ("form", "guessed")], "");
+    let key = hidden(&plan.page, "press");
+    let unsigned = form(&plan.to, &[("press", &key)], "");
+    let guessed = form(&plan.to, &[("press", &key), ("form", "guessed")], "");
     let foreign = with(plan.request(""), "origin", "https://evil.example");
     let cross = with(plan.request(""), "sec-fetch-site", "cross-site");
     for request in [silent, unsigned, guessed, foreign, cross] {
@@ -390,7 +393,7 @@ async fn a_session_is_of_who_came_with_it_alone() {
     let address = Target::one("acme", "d-1").address(Act::DeadReplay);
     let by_token = with(as_signed_in(&address, &globex), "authorization", "Bearer operator");
     let plan = api.send(by_token).await;
-    assert!(plan.status == 200 && !plan.text.contains("name=\"key\""), "{}", plan.text);
+    assert!(plan.status == 200 && !plan.text.contains("name=\"press\""), "{}", plan.text);
 }
 
 async fn with_tokens() -> Api {
@@ -421,7 +424,7 @@ async fn an_act_that_is_not_allowed_is_shown_disabled_and_refused() {
         let is_shown = plan.text.contains("aria-disabled") && plan.text.contains(roles);
         assert!(plan.status == 200 && is_shown, "{act:?}: {}", plan.text);
         let form_token = form_token(&plan.text);
-        let fields = [("form", &*form_token), ("key", "k"), ("count", "1"), ("typed", "1"), ("signal", "x")];
+        let fields = [("form", &*form_token), ("press", "k"), ("count", "1"), ("typed", "1"), ("signal", "x")];
         let refused = api.send(form(&target.address(act), &fields, cookie)).await;
         assert!(refused.status == 403 && refused.text.contains("AUTH.ROLE"), "{act:?}: {}", refused.text);
     }

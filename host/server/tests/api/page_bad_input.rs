@@ -157,7 +157,7 @@ async fn no_act_is_done_by_a_form_that_the_page_did_not_make() {
             let path = target.address(act);
             let typed = act.typed(&target, target.is_many().then_some(1)).unwrap_or_default();
             for token in [None, Some(""), Some("guessed"), Some("<script zq>")] {
-                let mut fields = vec![("key", "k"), ("count", "1"), ("typed", &*typed)];
+                let mut fields = vec![("press", "k"), ("count", "1"), ("typed", &*typed)];
                 fields.extend(token.map(|token| ("form", token)));
                 fields.extend(written(act));
                 let answer = api.send(form(&path, &fields, "")).await;
@@ -202,7 +202,7 @@ async fn a_form_whose_members_cannot_be_read_does_nothing_and_comes_again() {
     .enumerate()
     {
         let (path, key) = (target.address(act), format!("key-{number}"));
-        let mut fields = vec![("form", &*own), ("key", &*key), (name, value)];
+        let mut fields = vec![("form", &*own), ("press", &*key), (name, value)];
         let mut further = written(act);
         further.push(("count", "1"));
         further.retain(|(further, _)| *further != name);
@@ -228,7 +228,7 @@ async fn a_session_whose_token_was_taken_away_does_and_hears_nothing() {
     is_clean(&plan, &path);
     let token_of_form = form_token(&plan.text);
     known.put_in_force(&StaticTokens::new(vec![token("other", &["*"], &[Role::Admin])]).unwrap());
-    let fields = [("form", &*token_of_form), ("key", "k"), ("reason", "because")];
+    let fields = [("form", &*token_of_form), ("press", "k"), ("reason", "because")];
     let pressed = send(&router, form(&path, &fields, &cookie)).await;
     assert_eq!(pressed.status, 303, "{}", pressed.text);
     assert!(pressed.header("location").starts_with("/ui/sign-in?to="), "{pressed:?}");

@@ -77,7 +77,7 @@ async fn world() -> (Api, Vec<(Who, String)>) {
 async fn prepared(api: &Api, act: Act, id: &str) -> String {
     let host = &api.host;
     match act {
-        Act::DeadReplay | Act::DeadQuarantine | Act::DeadPurge => {
+        Act::DeadReplay | Act::DeadEdit | Act::DeadQuarantine | Act::DeadPurge => {
             host.dead(of("acme", message(id))).await;
         }
         Act::MessageCancel | Act::MessageReschedule => {
@@ -119,7 +119,11 @@ async fn prepared(api: &Api, act: Act, id: &str) -> String {
         | Act::RelayResume
         | Act::RelaySeek
         | Act::StreamPurge
+        | Act::MessageSend
+        | Act::StreamAppend
         | Act::ConfigurationReload => {}
+        // Its definition is made by the first saga of it.
+        Act::SagaStart => host.waiting_saga("acme", &format!("{id}-first")).await,
     }
     id.to_owned()
 }
@@ -140,6 +144,7 @@ pub fn targets(act: Act, id: &str) -> Vec<Target> {
     let pick = Pick { tenant: "acme".into(), id: id.into(), kind: "message".into() };
     match (about.reach, about.on) {
         (Reach::One, _) => vec![one],
+        (Reach::New, _) => vec![Target::of("acme")],
         (Reach::Many, _) => vec![all],
         (Reach::Any, On::DeadLetter) => vec![one, all, Target { picks: vec![pick], ..Target::default() }],
         (Reach::Any, _) => vec![one, all],
@@ -164,13 +169,13 @@ async fn is_refused(api: &Api, who: &Who, cookie: &str, act: Act, target: &Targe
         let offer = offer(&plan.text, &address);
         let missing = format!("needs the role {}", act.about().right.roles());
         assert!(offer.contains("aria-disabled") && offer.contains(&missing), "{context}: {offer}");
-        assert!(!offer.contains("<button") && !offer.contains("name=\"key\""), "{context}: {offer}");
+        assert!(!offer.contains("<button") && !offer.contains("name=\"press\""), "{context}: {offer}");
     } else {
         assert!(plan.status == StatusCode::FORBIDDEN && plan.text.contains("AUTH.ROLE"), "{context}: {}", plan.text);
     }
     let typed = act.typed(target, target.is_many().then_some(1)).unwrap_or_default();
     let token = form_token(&plan.text);
-    let mut fields = vec![("form", &*token), ("key", "k"), ("count", "1"), ("typed", &*typed)];
+    let mut fields = vec![("form", &*token), ("press", "k"), ("count", "1"), ("typed", &*typed)];
     fields.extend(written(act));
     let answer = api.send(form(&address, &fields, cookie)).await;
     is_clean(&answer, &context);

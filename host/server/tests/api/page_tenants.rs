@@ -350,6 +350,7 @@ fn foreign_targets(act: Act, operation: &str) -> Vec<Target> {
     };
     let mut targets = Vec::new();
     match (about.on, about.reach) {
+        (_, Reach::New) => return ["globex", ""].map(Target::of).to_vec(),
         (On::Operation, _) => targets.push(Target::named(id)),
         // Every tenant of the played streams has this one.
         (On::Stream, _) => targets.push(Target::one("globex", id)),
@@ -384,8 +385,11 @@ async fn an_act_on_what_another_tenant_has_changes_nothing() {
             let plan = both.looks(&path).await;
             let typed = act.typed(&target, target.is_many().then_some(1)).unwrap_or_default();
             let (token, key) = (form_token(&plan.text), format!("key-{number}"));
-            let mut fields = vec![("form", &*token), ("key", &*key), ("count", "1"), ("typed", &*typed)];
+            let mut fields = vec![("form", &*token), ("press", &*key), ("count", "1"), ("typed", &*typed)];
             fields.extend(written(act));
+            if act.about().reach == Reach::New {
+                fields.push(("tenant", "globex"));
+            }
             let answer = both.api.send(form(&path, &fields, &both.acme)).await;
             says_nothing(&answer, &path);
             // A filter takes what is one's own, which is nothing here; of picked rows each has its own refusal.

@@ -130,11 +130,23 @@ fn request(caller: &Caller, target: &Target, body: String) -> Result<Request, Pr
     Ok(request)
 }
 
+/// A request with an idempotency key, where the host demands one: a form is worked on once by itself.
+fn keyed(app: &App, mut request: Request) -> Result<Request, Problem> {
+    if app.idempotency.settings().require {
+        let key = HeaderValue::from_str(&Ulid::new().to_string()).map_err(Problem::internal)?;
+        request.headers_mut().insert("idempotency-key", key);
+    }
+    Ok(request)
+}
+
 /// The answer of a route, which is small.
 async fn read(response: Response) -> Result<Value, Problem> {
     let bytes = axum::body::to_bytes(response.into_body(), crate::limits::BODY_BYTES_MAX).await;
     serde_json::from_slice(&bytes.map_err(Problem::internal)?).map_err(Problem::internal)
 }
+
+/// The member of a form that holds its key, by which a second press is the same act.
+const PRESS: &str = "press";
 
 const PLAN: View = View { place: Place::None, title: "Plan", needs: Permission::Read };
 
@@ -210,7 +222,11 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
     // Large ones hold their share of the memory until they are answered.
     let (asked, given, _share) = match sent.await {
         Ok(sent) => sent,
-        Err(problem) => return visit.show(&app, PLAN, async { Err(problem) }).await,
+        Err(problem) => {
+            // The cause is shown to whoever asked.
+            let view = View { needs: Permission::Any, ..PLAN };
+            return visit.show(&app, view, async { Err(problem) }).await;
+        }
     };
     if asked.act.is_written() && given.text(written::STAGE) != written::DO {
         return written::before(&app, &visit, asked, given).await;
@@ -225,9 +241,9 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
 async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<String, Problem> {
     let ui = app.ui.as_ref().ok_or_else(|| Problem::internal("there is no page"))?;
     let place = edge::place(app, &visit.caller.0)?;
-    let key = given.text("key").to_owned();
+    let key = given.text(PRESS).to_owned();
     if key.is_empty() {
-        return Err(Problem::invalid("the form has no key: open the plan anew").at("key"));
+        return Err(Problem::invalid("the form has no key: open the plan anew").at(PRESS));
     }
     let sent = SentForm {
         owner: visit.form_token(app).unwrap_or_default().to_owned(),
@@ -275,7 +291,8 @@ struct AnswerAsked {
 
 /// What an act came to.
 pub(super) async fn answer(State(app): State<App>, visit: Visit) -> Response {
-    let view = View { title: "Done", ..PLAN };
+    // Who may only append reads what came of that, too; an answer is bound to the session that asked.
+    let view = View { title: "Done", needs: Permission::Any, ..PLAN };
     let body = async {
         let asked: AnswerAsked = query(&visit.uri)?;
         let owner = visit.form_token(&app).unwrap_or_default();

@@ -10,7 +10,7 @@ use waybill_page::acts::{Act, Target};
 use waybill_page::views::{Answer, Given};
 
 use super::sent_forms::Done;
-use super::{Asked, check_typed, instant, read, request};
+use super::{Asked, check_typed, instant, keyed, read, request};
 use crate::app::App;
 use crate::caller::{Caller, now};
 use crate::problem::Problem;
@@ -136,7 +136,7 @@ async fn saga(app: &App, caller: &Caller, act: Act, target: &Target, given: &Giv
             // Browsers end a line with two bytes. In JSON that is between values only, and a bound counts it.
             let data = given.text("data").trim().replace("\r\n", "\n");
             let names = Path((target.id.clone(), given.text("signal").trim().to_owned()));
-            sagas::signal(state, by, names, request(caller, target, data)?).await
+            sagas::signal(state, by, names, keyed(app, request(caller, target, data)?)?).await
         }
         _ => Err(Problem::internal(format_args!("{act:?} isn't done to one"))),
     }

@@ -94,7 +94,9 @@ impl SentForms {
         let mut kept = self.0.lock();
         if let Some(form) = kept.forms.get(&key) {
             if form.address != sent.address {
-                return Err(Problem::invalid("the form was sent for something else: open the plan anew").at("key"));
+                return Err(
+                    Problem::invalid("the form was sent for something else: open the plan anew").at(super::PRESS)
+                );
             }
             return Ok(Arc::clone(&form.done));
         }
