@@ -12,7 +12,9 @@ use super::tree::{EXECUTABLE, PLAIN, empty, folder, put, set_mode};
 use super::{VERSION, output};
 
 const CONFIGURATION: &str = include_str!("../../packaging/container.toml");
-const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Where the authorities to trust are in the image, and here by Debian's and by Red Hat's way.
+const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
+const CERTIFICATES_HERE: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 /// Where the store and the cache are.
 const DATA: &str = "var/lib/waybill";
 /// Its user and group: a number that no system gives to anybody else, and by which Kubernetes sees that it isn't root.
@@ -41,9 +43,10 @@ fn lay_out(root: &Path, binary: &Path) -> Result<()> {
         let bytes = std::fs::read(&library).with_context(|| format!("reading {library}"))?;
         put(root, library.trim_start_matches('/'), &bytes, EXECUTABLE)?;
     }
+    let certificates = CERTIFICATES_HERE.iter().find_map(|place| std::fs::read(place).ok());
     let certificates =
-        std::fs::read(CERTIFICATES).with_context(|| format!("{CERTIFICATES} is of the package ca-certificates"))?;
-    put(root, CERTIFICATES.trim_start_matches('/'), &certificates, PLAIN)?;
+        certificates.with_context(|| format!("{} is of the package ca-certificates", CERTIFICATES_HERE[0]))?;
+    put(root, CERTIFICATES, &certificates, PLAIN)?;
     let people = format!("root:x:0:0:root:/:/sbin/nologin\nwaybill:x:{USER}:{USER}:waybill:/{DATA}:/sbin/nologin\n");
     put(root, "etc/passwd", people.as_bytes(), PLAIN)?;
     put(root, "etc/group", format!("root:x:0:\nwaybill:x:{USER}:\n").as_bytes(), PLAIN)?;
@@ -132,6 +135,7 @@ mod tests {
         assert!(read_libraries("\tstatically linked\n").is_err());
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn the_same_root_is_the_same_image_to_the_byte() {
         let place = tempfile::tempdir().unwrap();
