@@ -11,6 +11,8 @@ mod full_disk;
 mod generated_clients;
 mod golden;
 mod idempotency;
+#[cfg(target_os = "linux")]
+mod image;
 mod inbound;
 mod kill;
 mod monitoring;

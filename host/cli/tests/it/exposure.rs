@@ -217,6 +217,12 @@ fn a_host_with_a_certificate_speaks_tls_and_renews_it_with_a_reload() {
     let unknown = ask(&url, &["status"]);
     assert_eq!(unknown.exit, Exit::Unreachable);
     assert!(unknown.err.contains("CLIENT.TLS") && unknown.err.contains("--ca FILE"), "{}", unknown.err);
+    // Its own machine asks by an address that no certificate is for, and says nothing secret; others believe what they always do.
+    let address = url.replace("https://localhost", "127.0.0.1");
+    let health = waybill(&["health", "--config", &secured.config]).env("WAYBILL_SERVER_LISTEN", &address).run();
+    assert_eq!(health.out, format!("ok: https://{address}/livez\n"), "{}", health.err);
+    let unknown = ask(&url, &["health"]);
+    assert!(unknown.exit == Exit::Failed && unknown.err.contains("CLIENT.TLS"), "{}", unknown.err);
     let second = secured.renew("second.pem");
     assert_eq!(asks(&second, &["outbox", "stats"]).exit, Exit::Unreachable, "nobody has said that it should count");
     let reloaded = asks(&first, &["config", "reload"]);

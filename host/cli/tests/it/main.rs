@@ -12,6 +12,7 @@ mod documents;
 mod exposure;
 mod fake_inbound;
 mod filters;
+mod health;
 mod help;
 mod host;
 mod ill;
