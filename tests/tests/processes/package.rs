@@ -103,7 +103,7 @@ fn the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in(folde
     assert_eq!(std::fs::metadata(&waybill).unwrap().permissions().mode() & 0o777, 0o755);
     let version = text(Command::new(&waybill).arg("version"));
     assert!(
-        version.contains(&text(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version")).trim()),
+        version.contains(text(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version")).trim()),
         "{version}"
     );
     run(Command::new(&waybill).args(["config", "check", "--config"]).arg(root.join("etc/waybill/waybill.toml")));
