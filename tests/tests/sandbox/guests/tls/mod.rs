@@ -258,7 +258,7 @@ async fn secrets_that_cant_be_used_are_told_without_their_value() {
     is_tls_error(&told("connect tls ca=key").await, &["holds no certificate"]);
     is_tls_error(&told("connect tls ca=ca cert=cert key=cert").await, &["(client-key-secret)", "key in PEM"]);
     is_tls_error(&told("connect tls ca=ca cert=cert key=other-key").await, &["isn't that of the certificate"]);
-    is_tls_error(&told("connect tls ca=ca cert=cert").await, &["set both or neither"]);
+    is_tls_error(&told("connect tls ca=ca cert=cert").await, &["grant both or neither"]);
     is_tls_error(&told("connect tls ca=gone").await, &["can't be read"]);
     assert!(!told("connect tls ca=no-pem").await.contains("hunter2"));
     let denied = told("connect tls ca=withheld").await;
