@@ -3,6 +3,7 @@
 //! A worker outside claims the messages and says of each that it failed for good: the shortest way to a dead letter, and the same one
 //! that every settlement takes.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ impl Scene {
 
 /// Messages for the transport that is paused, newer than all others.
 pub async fn hold(base: &str) -> Result<()> {
-    send(base, "/v1/messages", mixed("held", HELD), 1, None).await.map(drop)
+    send(base, "/v1/messages", mixed("held", 0..HELD), 1, None).await.map(drop)
 }
 
 /// What is loaded in turn. Each has to show what its name says before it is measured.
@@ -113,8 +114,8 @@ async fn views(host: &Measured) -> Result<Vec<View>> {
     Ok(views)
 }
 
-/// So many messages of several tenants and topics, in requests.
-fn mixed(stage: &str, count: u64) -> Vec<Bytes> {
+/// Messages of several tenants and topics with these numbers, which their ids are made of, in requests.
+fn mixed(stage: &str, numbers: Range<u64>) -> Vec<Bytes> {
     let plan = |tenant: &str, subject: &str| Plan {
         tenant: Some(tenant.to_owned()),
         keys: KEYS,
@@ -124,15 +125,14 @@ fn mixed(stage: &str, count: u64) -> Vec<Bytes> {
     for tenant in TENANTS {
         plans.extend(SUBJECTS.map(|subject| plan(tenant, subject)));
     }
-    let messages: Vec<String> =
-        (0..count).zip(plans.iter().cycle()).map(|(number, plan)| plan.message(number)).collect();
+    let messages: Vec<String> = numbers.zip(plans.iter().cycle()).map(|(number, plan)| plan.message(number)).collect();
     let requests = messages.chunks(BATCH);
     requests.map(|messages| Bytes::from(format!("{{\"messages\":[{}]}}", messages.join(",")))).collect()
 }
 
 /// Makes the dead letters.
 async fn fill(base: &str) -> Result<()> {
-    send(base, "/v1/messages", mixed("work", DEAD_LETTERS), CLIENTS, None).await?;
+    send(base, "/v1/messages", mixed("work", HELD..HELD + DEAD_LETTERS), CLIENTS, None).await?;
     let dead = Arc::new(AtomicU64::new(0));
     let mut workers = JoinSet::new();
     for _ in 0..CLIENTS {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn messages_are_of_every_tenant_and_topic_and_each_key_is_rare() {
-        let requests = mixed("work", 2_500);
+        let requests = mixed("work", 0..2_500);
         assert_eq!(requests.len(), 3);
         let mut pairs = BTreeSet::new();
         let mut keys = BTreeSet::new();
