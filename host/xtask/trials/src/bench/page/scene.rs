@@ -3,7 +3,6 @@
 //! A worker outside claims the messages and says of each that it failed for good: the shortest way to a dead letter, and the same one
 //! that every settlement takes.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -83,9 +82,9 @@ impl Scene {
     }
 }
 
-/// Messages for the transport that is paused, newer than all others.
+/// Messages for the transport that is paused, newer than all others. Those of a key would hold back what is to die.
 pub async fn hold(base: &str) -> Result<()> {
-    send(base, "/v1/messages", mixed("held", 0..HELD), 1, None).await.map(drop)
+    send(base, "/v1/messages", mixed("held", HELD, 0), 1, None).await.map(drop)
 }
 
 /// What is loaded in turn. Each has to show what its name says before it is measured.
@@ -114,25 +113,26 @@ async fn views(host: &Measured) -> Result<Vec<View>> {
     Ok(views)
 }
 
-/// Messages of several tenants and topics with these numbers, which their ids are made of, in requests.
-fn mixed(stage: &str, numbers: Range<u64>) -> Vec<Bytes> {
+/// So many messages of several tenants and topics, in requests; without keys if there are none.
+fn mixed(stage: &str, count: u64, keys: u64) -> Vec<Bytes> {
     let plan = |tenant: &str, subject: &str| Plan {
         tenant: Some(tenant.to_owned()),
-        keys: KEYS,
+        keys,
         ..Plan::new(format!("bus:{stage}.{subject}"))
     };
     let mut plans = Vec::new();
     for tenant in TENANTS {
         plans.extend(SUBJECTS.map(|subject| plan(tenant, subject)));
     }
-    let messages: Vec<String> = numbers.zip(plans.iter().cycle()).map(|(number, plan)| plan.message(number)).collect();
+    let messages: Vec<String> =
+        (0..count).zip(plans.iter().cycle()).map(|(number, plan)| plan.message(number)).collect();
     let requests = messages.chunks(BATCH);
     requests.map(|messages| Bytes::from(format!("{{\"messages\":[{}]}}", messages.join(",")))).collect()
 }
 
 /// Makes the dead letters.
 async fn fill(base: &str) -> Result<()> {
-    send(base, "/v1/messages", mixed("work", HELD..HELD + DEAD_LETTERS), CLIENTS, None).await?;
+    send(base, "/v1/messages", mixed("work", DEAD_LETTERS, KEYS), CLIENTS, None).await?;
     let dead = Arc::new(AtomicU64::new(0));
     let mut workers = JoinSet::new();
     for _ in 0..CLIENTS {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn messages_are_of_every_tenant_and_topic_and_each_key_is_rare() {
-        let requests = mixed("work", 0..2_500);
+        let requests = mixed("work", 2_500, KEYS);
         assert_eq!(requests.len(), 3);
         let mut pairs = BTreeSet::new();
         let mut keys = BTreeSet::new();
