@@ -1,4 +1,5 @@
-//! Waybill's store on SurrealDB: the ports of `waybill-core` over [`waybill_surreal`].
+//! //! | `tokens` | API tokens |
+Waybill's store on SurrealDB: the ports of `waybill-core` over [`waybill_surreal`].
 //!
 //! | module | what |
 //! |---|---|
@@ -46,6 +47,7 @@ mod tables;
 mod target;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod transact;
 mod wal;
 

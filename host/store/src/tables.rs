@@ -121,6 +121,8 @@ pub const RELAY_AT: &str = "relay_at";
 /// Ranges that retention took before a relay had them: `[relay, tenant, stream, from]`.
 pub const RELAY_OVERTAKEN: &str = "relay_overtaken";
 pub const OPERATIONS: &str = "waybill_operation";
+/// API tokens that were made while a host ran: name.
+pub const TOKEN: &str = "waybill_token";
 /// The audit trail's acts of operators and hosts: `[millis, order, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
 /// Its events of messages, sagas, received messages and dead letters of streams, those of one commit in a record: `[millis, shard,
@@ -139,7 +141,7 @@ pub const MIGRATION: &str = "waybill_migration";
 pub const DOORSTEPS: [&str; 2] = [DOOR, STREAM_DOOR];
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 63] = [
+pub const OWN: [&str; 64] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -197,6 +199,7 @@ pub const OWN: [&str; 63] = [
     RELAY_AT,
     RELAY_OVERTAKEN,
     OPERATIONS,
+    TOKEN,
     AUDIT,
     TX_EVENT,
     KV,

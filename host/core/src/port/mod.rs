@@ -27,6 +27,7 @@ pub mod store;
 pub mod stream_store;
 pub mod table;
 pub mod tasks;
+pub mod tokens;
 pub mod trace;
 pub mod transact;
 pub mod transport;

@@ -1,4 +1,4 @@
-//! What parts beside the engine ask of the store: state of plugins.
+//! What parts beside the engine ask of the store: state of plugins, and API tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use waybill_core::port::kv::{KvEntry, KvError, KvExpectation, KvQuota, KvStore};
+use waybill_core::port::store::StoreError;
+use waybill_core::port::tokens::{StoredToken, TokenStore};
 
 use super::{Bounded, GivenUp, within};
 
@@ -38,6 +40,24 @@ impl KvStore for Bounded<dyn KvStore> {
     }
 }
 
+#[async_trait]
+impl TokenStore for Bounded<dyn TokenStore> {
+    async fn add_token(&self, token: &StoredToken) -> Result<(), StoreError> {
+        within!(self.add_token(token))
+    }
+    async fn remove_token(&self, name: &str) -> Result<bool, StoreError> {
+        within!(self.remove_token(name))
+    }
+    async fn stored_tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
+        within!(self.stored_tokens())
+    }
+}
+
+/// API tokens with `limit` on every call; one that is given up is [`StoreError::Unavailable`].
+pub fn bounded_tokens(store: Arc<dyn TokenStore>, limit: Duration) -> Arc<dyn TokenStore> {
+    Bounded::new(store, limit)
+}
+
 /// Plugins' state with `limit` on every call; one that is given up is [`KvError::Unavailable`].
 pub fn bounded_kv(store: Arc<dyn KvStore>, limit: Duration) -> Arc<dyn KvStore> {
     Bounded::new(store, limit)
@@ -66,6 +86,26 @@ mod tests {
         async fn keys(&self, _: &str, _: &str, _: Option<&str>, _: u32) -> Result<Vec<String>, KvError> {
             std::future::pending().await
         }
+    }
+
+    #[async_trait]
+    impl TokenStore for Silent {
+        async fn add_token(&self, _: &StoredToken) -> Result<(), StoreError> {
+            std::future::pending().await
+        }
+        async fn remove_token(&self, _: &str) -> Result<bool, StoreError> {
+            std::future::pending().await
+        }
+        async fn stored_tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_that_are_never_answered_are_given_up() {
+        let store = bounded_tokens(Arc::new(Silent), Duration::from_secs(60));
+        assert!(matches!(store.stored_tokens().await, Err(StoreError::Unavailable(_))));
+        assert!(matches!(store.remove_token("ci").await, Err(StoreError::Unavailable(_))));
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,9 +22,9 @@ use crate::tables::{
     INBOX_SHARD, INBOX_TAKEN, INDEX, INDEX_SHARD, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN,
     SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD,
     SAGA_START, SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST,
-    STREAM_SHARD, STREAM_TYPE, TX_EVENT, history_due, part, part_shard, part_text,
+    STREAM_SHARD, STREAM_TYPE, TOKEN, TX_EVENT, history_due, part, part_shard, part_text,
 };
-use crate::{dedup, idempotency, index, kv, transact};
+use crate::{dedup, idempotency, index, kv, tokens, transact};
 
 /// What a row holds, as far as it matters for putting it back.
 pub enum Content {
@@ -103,6 +103,7 @@ pub fn reader(table: &str) -> Option<Reader> {
             plain(place.and_then(|place| streams::overtaken_range(place, row)))
         },
         OPERATIONS => |row, _| plain(transact::operation_in(row)),
+        TOKEN => |row, _| plain(tokens::token_in(row)),
         AUDIT => |row, _| plain(small::json::<AuditEvent>(AUDIT, row.fields.clone())),
         TX_EVENT => |row, _| plain(tx_event::record(row)),
         KV => |row, _| plain(kv::entry_in(row)),

@@ -30,6 +30,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 9, name: "append", text: include_str!("0009_append.surql") },
     Migration { number: 10, name: "tx_event", text: include_str!("0010_tx_event.surql") },
     Migration { number: 11, name: "index", text: include_str!("0011_index.surql") },
+    Migration { number: 12, name: "tokens", text: include_str!("0012_tokens.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");
@@ -170,6 +171,7 @@ mod tests {
         "62697a5369c0fba02cca5c2074d33afca66bf84fd12f54eedb31bccc88315b1c",
         "e76897a3f6d8fcbbee3357a89e4fa527dfee3167ff972b4318da702dbfbc0aac",
         "c9967d1c721a4e63a6ee77451104ccd073ffc5ec2bf4df8812f6b1a158d639c7",
+        "b00d8bbc38439417034b3780bab0aeae1033511d713fb79962183c68eed1b52f",
     ];
 
     #[test]

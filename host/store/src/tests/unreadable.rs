@@ -17,6 +17,7 @@ use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::query::{ListKind, QueryStore};
 use waybill_core::port::saga_store::{SagaStore, SagaTable};
 use waybill_core::port::store::{OwnerStore, StoreError, Write};
+use waybill_core::port::tokens::TokenStore;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::saga::filter::SagaFilter;
 use waybill_core::saga::id::{DefinitionHash, SagaId, SagaKey};
@@ -82,7 +83,7 @@ fn place(table: &str) -> &'static str {
         DONE => "[0, 7, 1]",
         ID | IDEMPOTENCY => "['acme', 'bad']",
         INDEX => "['header.x-a', '1', 'orders', 0]",
-        BLOB | OPERATIONS => "bad",
+        BLOB | OPERATIONS | TOKEN => "bad",
         DEDUP => "['acme', 't', 'x', 'sha']",
         DONE_DUE => "[0, 7]",
         DEDUP_DUE | IDEMPOTENCY_DUE | ID_DUE => "[7, 'acme']",
@@ -132,6 +133,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.definitions(None, None, 100),
         store.operations(None, 100),
         store.running_operations(),
+        store.stored_tokens(),
         store.audit_lines(&AuditQuery { kind: Some(Glob::new("*")), ..AuditQuery::default() }, None, 100),
         store.entries(None, &EntryFilter::default(), UnixMillis(1), None, 100),
         store.keys("scope", "good", None, 100),

@@ -32,6 +32,7 @@ pub mod stream_reads;
 pub mod stream_resources;
 pub mod stream_samples;
 pub mod streams;
+pub mod tokens;
 
 use waybill_core::port::dedup::DedupStore;
 use waybill_core::port::direct_store::DirectStore;
@@ -41,11 +42,15 @@ use waybill_core::port::kv::KvStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga_store::SagaStore;
 use waybill_core::port::store::OwnerStore;
+use waybill_core::port::tokens::TokenStore;
 use waybill_core::port::transact::TransactStore;
 
 /// All ports of a store.
-pub trait Store: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore {}
-impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore> Store for T {}
+pub trait Store:
+    OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore + TokenStore
+{
+}
+impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore + TokenStore> Store for T {}
 
 /// A store that keeps sagas, too.
 pub trait SagaPorts: OwnerStore + SagaStore + QueryStore {}
@@ -144,6 +149,9 @@ macro_rules! store_conformance {
             kv: quotas_are_kept
             kv: keys_are_listed_in_order_by_prefix
             kv: scopes_are_apart
+            tokens: tokens_come_back_by_name_as_they_were_written
+            tokens: a_name_is_taken_once_until_its_token_is_removed
+            tokens: of_two_tokens_of_a_name_at_once_exactly_one_goes_in
             dedup: the_first_reserves_the_next_is_held_and_then_hears_of_the_delivery
             dedup: two_of_one_call_are_a_first_and_a_held
             dedup: what_failed_lets_the_next_one_go

@@ -22,6 +22,7 @@ mod stream_fates;
 mod stream_lists;
 mod streams;
 mod tables;
+mod tokens;
 mod transact;
 
 use std::sync::atomic::{AtomicU64, Ordering};

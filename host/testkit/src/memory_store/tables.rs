@@ -13,6 +13,7 @@ use waybill_core::outbox::records::{
 };
 use waybill_core::port::dedup::DedupKey;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, Write};
+use waybill_core::port::tokens::StoredToken;
 use waybill_core::port::transact::{AuditEvent, Operation};
 use waybill_core::time::UnixMillis;
 use waybill_core::tx_event::{TxRecord, TxRecordKey};
@@ -88,6 +89,8 @@ pub struct Tables {
     pub inbox: InboxTables,
     pub streams: StreamTables,
     pub idempotency: BTreeMap<EntryKey, Entry>,
+    /// `waybill_token`, by name.
+    pub tokens: BTreeMap<String, StoredToken>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,
     /// Latest revision given out in `plugin_kv`.
