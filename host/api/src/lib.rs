@@ -22,6 +22,7 @@
 //! | `saga_definitions` | definitions of sagas |
 //! | `plugins` | plugins and their generations |
 //! | `configuration` | the configuration, read again |
+//! | `tokens` | who may call |
 //! | `list`, `instant`, `headers`, `annotations` | what all of them use |
 //!
 //! Words that are part of the rules too (states, outcomes, kinds) are enums of `waybill-core` with a schema.
@@ -58,6 +59,7 @@ pub mod sources;
 pub mod status;
 pub mod stream_stats;
 pub mod streams;
+pub mod tokens;
 pub mod transports;
 pub mod workers;
 

@@ -16,7 +16,7 @@ use waybill_core::port::service::streams::StreamService;
 use waybill_core::port::trace::Tracer;
 
 use crate::approval::ApprovalLinks;
-use crate::auth::{Permission, Principal, StaticTokens};
+use crate::auth::{Permission, Principal, Tokens};
 use crate::grpc;
 use crate::limits::Limits;
 use crate::metrics::{MetricsHandle, RouteSeries};
@@ -26,6 +26,7 @@ use crate::readiness::Readiness;
 use crate::refusals::Refusals;
 use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
+use crate::tokens::StoredTokens;
 use crate::ui::{self, Ui};
 
 /// Shared state; the router's state is an [`Arc`] of it.
@@ -44,8 +45,10 @@ pub(crate) struct Inner {
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
-    /// Who may call; none = loopback only, no tokens.
-    pub auth: Option<StaticTokens>,
+    /// Who may call; none = nobody is asked for a token, on loopback only.
+    pub auth: Option<Tokens>,
+    /// Tokens that are made and revoked while the host runs; none = it keeps none.
+    pub tokens: Option<StoredTokens>,
     pub limits: Limits,
     /// Origins whose pages may subscribe.
     pub cors_origins: Vec<String>,

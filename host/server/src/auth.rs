@@ -1,20 +1,16 @@
 //! Who calls, and what they may do.
-//!
-//! Tokens are compared by their SHA-256, all of them each time and without an early exit, so that the time taken tells
-//! nothing. No token is ever stored or logged; what rests in the configuration is its hash.
 
-use std::sync::Arc;
+mod tokens;
 
-use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::streams::access::{self, StreamRight, StreamRole};
 use waybill_core::streams::name::StreamName;
 
-use crate::error::ServerError;
+pub(crate) use tokens::{Stored, TokenHash, hash_of, parse_roles, parse_tenants};
+pub use tokens::{TokenRecord, Tokens};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
@@ -30,7 +26,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The caller of a host without `[[auth.token]]`, which listens on loopback only.
+    /// The caller of a host that asks nobody for a token, which listens on loopback only.
     pub fn local() -> Self {
         Self {
             name: "local".to_owned(),
@@ -39,6 +35,11 @@ impl Principal {
             streams: Vec::new(),
             token: None,
         }
+    }
+
+    /// Who makes a token while no host runs: whoever has the store may do everything.
+    pub fn offline() -> Self {
+        Self { name: "offline".to_owned(), ..Self::local() }
     }
 
     /// Whether it may do this; with streams, whether there may be one with which it may.
@@ -64,6 +65,15 @@ impl Principal {
             return Ok(());
         }
         Err(StreamDenied { token: self.name.clone(), right, stream: stream.clone() })
+    }
+
+    /// Whether it has all of this itself: nobody grants more.
+    pub fn covers(&self, roles: &[Role], streams: &[StreamRole], tenants: &Tenants) -> bool {
+        let has = |permission: Permission| self.roles.iter().any(|own| own.grants(permission));
+        let role =
+            |role: &Role| Permission::ALL.into_iter().all(|permission| !role.grants(permission) || has(permission));
+        let stream = |asked: &StreamRole| has(of_right(asked.right)) || self.streams.contains(asked);
+        self.tenants.include_all(tenants) && roles.iter().all(role) && streams.iter().all(stream)
     }
 
     /// Its roles as they are configured and shown.
@@ -110,6 +120,14 @@ impl Tenants {
             (Self::All, _) => true,
             (Self::Only(_), Self::All) => false,
             (Self::Only(_), Self::Only(others)) => others.iter().all(|tenant| self.include(tenant)),
+        }
+    }
+
+    /// As configured and shown.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Self::All => vec!["*".to_owned()],
+            Self::Only(list) => list.iter().map(|tenant| tenant.as_str().to_owned()).collect(),
         }
     }
 
@@ -197,6 +215,20 @@ pub enum Permission {
 }
 
 impl Permission {
+    pub const ALL: [Self; 11] = [
+        Self::Public,
+        Self::Any,
+        Self::Read,
+        Self::Metrics,
+        Self::Send,
+        Self::Append,
+        Self::Events,
+        Self::Transact,
+        Self::Work,
+        Self::Operate,
+        Self::Manage,
+    ];
+
     /// Reads the word of the OpenAPI document.
     pub fn parse(word: &str) -> Option<Self> {
         serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
@@ -215,108 +247,6 @@ impl Permission {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenRecord {
-    /// Name for the audit.
-    pub name: String,
-    /// SHA-256 of the token, 64 hex digits, with or without `sha256:` before it.
-    pub sha256: String,
-    pub tenants: Tenants,
-    /// What it may do.
-    pub roles: Vec<Role>,
-    /// Streams that it may append to and read, besides what the roles give.
-    pub streams: Vec<StreamRole>,
-}
-
-/// SHA-256 of a token.
-pub(crate) type TokenHash = [u8; 32];
-
-/// Whose token has which hash.
-type Known = Vec<(TokenHash, Arc<Principal>)>;
-
-/// Tokens from the configuration. Cheap to clone; clones share what is in force.
-#[derive(Clone)]
-pub struct StaticTokens {
-    tokens: Arc<ArcSwap<Known>>,
-}
-
-impl StaticTokens {
-    /// Checks the records: names and hashes are unique, every token has a role and a tenant.
-    pub fn new(records: Vec<TokenRecord>) -> Result<Self, ServerError> {
-        let mut tokens: Known = Vec::with_capacity(records.len());
-        for record in records {
-            let refuse = |cause: &str| ServerError::Token { name: record.name.clone(), cause: cause.to_owned() };
-            if record.name.is_empty() {
-                return Err(refuse("it has no name: give it one, the audit trail shows it"));
-            }
-            let hash = parse_hash(&record.sha256).ok_or_else(|| {
-                refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
-            })?;
-            if record.roles.is_empty() && record.streams.is_empty() {
-                return Err(refuse(
-                    "it has no role: give it viewer, sender, transactor, worker, operator or admin, or append:PATTERN or read:PATTERN",
-                ));
-            }
-            if record.tenants == Tenants::Only(Vec::new()) {
-                return Err(refuse("it has no tenant: name some, or \"*\" for all"));
-            }
-            if tokens.iter().any(|(other, principal)| *other == hash || principal.name == record.name) {
-                return Err(refuse("another token has the same name or the same hash"));
-            }
-            let TokenRecord { name, tenants, roles, streams, .. } = record;
-            tokens.push((hash, Arc::new(Principal { name, tenants, roles, streams, token: Some(hash) })));
-        }
-        Ok(Self { tokens: Arc::new(ArcSwap::from_pointee(tokens)) })
-    }
-
-    /// Goes by other tokens from now on, here and in every clone.
-    pub fn put_in_force(&self, next: &Self) {
-        self.tokens.store(next.tokens.load_full());
-    }
-
-    /// The principal of a bearer token; none when it isn't valid. Called with every request: it doesn't block.
-    pub fn authenticate(&self, token: &str) -> Option<Arc<Principal>> {
-        self.of_hash(&hash_of(token))
-    }
-
-    /// What a principal who was let in before may do now; none = their token, or one of their tenants, was taken away since.
-    pub(crate) fn still(&self, principal: &Principal) -> Option<Arc<Principal>> {
-        let now = self.of_hash(principal.token.as_ref()?)?;
-        now.tenants.include_all(&principal.tenants).then_some(now)
-    }
-
-    /// The principal of the token with this hash, as long as it is in force.
-    pub(crate) fn of_hash(&self, hash: &TokenHash) -> Option<Arc<Principal>> {
-        let tokens = self.tokens.load();
-        let mut found = None;
-        for (stored, principal) in tokens.iter() {
-            let differs = stored.iter().zip(hash).fold(0_u8, |acc, (a, b)| acc | (a ^ b));
-            if std::hint::black_box(differs) == 0 {
-                found = Some(Arc::clone(principal));
-            }
-        }
-        found
-    }
-}
-
-pub(crate) fn hash_of(token: &str) -> TokenHash {
-    Sha256::digest(token.as_bytes()).into()
-}
-
-fn parse_hash(text: &str) -> Option<[u8; 32]> {
-    let hex = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
-    if hex.len() != 64 {
-        return None;
-    }
-    let mut hash = [0_u8; 32];
-    for (byte, pair) in hash.iter_mut().zip(hex.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        let digit = |c: &u8| char::from(*c).to_digit(16);
-        *byte = u8::try_from(digit(high)? * 16 + digit(low)?).ok()?;
-    }
-    Some(hash)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,61 +257,6 @@ mod tests {
     fn record(name: &str, sha256: &str) -> TokenRecord {
         let (sha256, roles) = (sha256.into(), vec![Role::Viewer]);
         TokenRecord { name: name.into(), sha256, tenants: Tenants::All, roles, streams: Vec::new() }
-    }
-
-    #[test]
-    fn who_was_let_in_goes_by_the_tokens_of_now() {
-        let record = |sha256: &str, tenants: &[&str], roles: &[Role]| TokenRecord {
-            name: "reader".into(),
-            sha256: sha256.into(),
-            tenants: Tenants::Only(tenants.iter().map(|tenant| Tenant::new(*tenant).unwrap()).collect()),
-            roles: roles.to_vec(),
-            streams: Vec::new(),
-        };
-        let [token, other] = ["aa", "bb"].map(|byte| byte.repeat(32));
-        let of = |record: TokenRecord| StaticTokens::new(vec![record]).unwrap();
-        let tokens = of(record(&token, &["acme"], &[Role::Viewer]));
-        let let_in = tokens.of_hash(&[0xaa; 32]).unwrap();
-        tokens.put_in_force(&of(record(&token, &["acme", "beta"], &[Role::Operator])));
-        assert_eq!(tokens.still(&let_in).unwrap().roles, [Role::Operator]);
-        for gone in [record(&token, &["beta"], &[Role::Viewer]), record(&other, &["acme"], &[Role::Viewer])] {
-            tokens.put_in_force(&of(gone));
-            assert!(tokens.still(&let_in).is_none());
-        }
-        assert!(tokens.still(&Principal::local()).is_none());
-    }
-
-    #[test]
-    fn a_token_is_known_by_its_hash() {
-        let hash: [u8; 32] = Sha256::digest(b"sesame").into();
-        assert_eq!(parse_hash(SESAME), Some(hash));
-        let tokens = StaticTokens::new(vec![record("ci", SESAME)]).unwrap();
-        assert_eq!(tokens.authenticate("sesame").unwrap().name, "ci");
-        for wrong in ["", "sesam", "sesamee", SESAME] {
-            assert!(tokens.authenticate(wrong).is_none());
-        }
-    }
-
-    #[test]
-    fn a_token_that_is_taken_away_is_unknown_at_once() {
-        let tokens = StaticTokens::new(vec![record("ci", SESAME)]).unwrap();
-        let shared = tokens.clone();
-        shared.put_in_force(&StaticTokens::new(vec![record("ci", &"0".repeat(64))]).unwrap());
-        assert!(tokens.authenticate("sesame").is_none());
-    }
-
-    #[test]
-    fn unusable_records_are_refused_with_the_fix() {
-        for (records, word) in [
-            (vec![record("ci", "abc")], "sha256sum"),
-            (vec![record("", SESAME)], "name"),
-            (vec![record("a", SESAME), record("b", &format!("sha256:{SESAME}"))], "same hash"),
-            (vec![TokenRecord { roles: vec![], ..record("a", SESAME) }], "operator"),
-            (vec![TokenRecord { tenants: Tenants::Only(vec![]), ..record("a", SESAME) }], "tenant"),
-        ] {
-            let error = StaticTokens::new(records).err().unwrap();
-            assert!(error.to_string().contains(word) && error.code().as_str() == "CONFIG.TOKEN", "{error}");
-        }
     }
 
     #[test]
@@ -397,7 +272,7 @@ mod tests {
     fn roles_that_name_streams_open_these_alone() {
         let streams = ["append:task.**", "read:execution.*"].map(|text| StreamRole::parse(text).unwrap().unwrap());
         let records = vec![TokenRecord { roles: vec![], streams: streams.to_vec(), ..record("worker-7", SESAME) }];
-        let worker = StaticTokens::new(records).unwrap().authenticate("sesame").unwrap();
+        let worker = Tokens::new(records).unwrap().authenticate("sesame").unwrap();
         let name = |text: &str| StreamName::new(text).unwrap();
         assert!(worker.may(Permission::Append) && worker.may(Permission::Events) && !worker.may(Permission::Read));
         assert_eq!(worker.admit(StreamRight::Append, &name("task.node.1")), Ok(()));
@@ -405,6 +280,24 @@ mod tests {
         assert!(denied.to_string().contains("append:PATTERN") && denied.code() == Code::AUTH_STREAM, "{denied}");
         assert!(worker.has(StreamRight::Read, &name("execution.1")) && !worker.has(StreamRight::Read, &name("task.a")));
         assert_eq!(worker.roles(), ["append:task.**", "read:execution.*"]);
+    }
+
+    #[test]
+    fn nobody_covers_more_than_they_have() {
+        let some = Tenants::Only(vec![Tenant::new("acme").unwrap()]);
+        let stream = |text: &str| StreamRole::parse(text).unwrap().unwrap();
+        let admin = Principal::local();
+        assert!(admin.covers(&Role::ALL, &[stream("append:task.**")], &Tenants::All));
+        let operator = Principal { tenants: some.clone(), roles: vec![Role::Operator], ..Principal::local() };
+        assert!(operator.covers(&[Role::Operator, Role::Viewer], &[stream("read:task.**")], &some));
+        for role in [Role::Sender, Role::Transactor, Role::Worker, Role::Admin] {
+            assert!(!operator.covers(&[role], &[], &some), "{role:?}");
+        }
+        assert!(!operator.covers(&[Role::Viewer], &[], &Tenants::All));
+        assert!(!operator.covers(&[], &[stream("append:task.**")], &some));
+        let appender = Principal { roles: vec![], streams: vec![stream("append:task.**")], ..Principal::local() };
+        assert!(appender.covers(&[], &[stream("append:task.**")], &some));
+        assert!(!appender.covers(&[], &[stream("append:**")], &some));
     }
 
     #[test]

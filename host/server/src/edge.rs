@@ -203,6 +203,7 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
     if permission == Permission::Public {
         return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), place: None });
     }
+    let principal = principal.ok_or_else(|| refusal(app, request.headers()))?;
     Ok(permitted(app, principal, permission)?)
 }
 
@@ -217,10 +218,15 @@ fn is_of_page(request: &Request) -> bool {
     request.extensions().get::<MatchedPath>().is_some_and(|path| ui::is_of_page(path.as_str()))
 }
 
-fn permitted(app: &App, principal: Option<Arc<Principal>>, permission: Permission) -> Result<Admitted, Problem> {
-    let principal = principal.ok_or_else(|| {
-        Problem::new(Code::AUTH_REQUIRED, "a valid token is needed: send `authorization: Bearer <token>`")
-    })?;
+/// Why somebody without a valid credential isn't let in.
+fn refusal(app: &App, headers: &HeaderMap) -> Problem {
+    match &app.auth {
+        Some(auth) => auth.refusal(bearer(headers)),
+        None => Problem::internal("a host that asks for no token refused a caller for it"),
+    }
+}
+
+fn permitted(app: &App, principal: Arc<Principal>, permission: Permission) -> Result<Admitted, Problem> {
     may(&principal, permission)?;
     if permission == Permission::Metrics {
         return Ok(Admitted { principal, place: None });

@@ -12,15 +12,15 @@ use waybill_core::code::Code;
 pub enum ServerError {
     /// Listening where others reach it, with nothing that keeps them out.
     #[error(
-        "listening on {address} would let anybody on the network in, because no [[auth.token]] is configured: \
-         configure one, or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
+        "listening on {address} would let anybody on the network in, because [auth] required = false: leave it out \
+         or set it to true, or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
         port = address.port()
     )]
     Listen { address: SocketAddr },
     /// Listening behind a proxy, which lets others reach loopback, with nothing that keeps them out.
     #[error(
-        "listening on {address} with server.behind_tls_proxy would let in whoever reaches the proxy, because no \
-         [[auth.token]] is configured: configure one, or leave server.behind_tls_proxy out and have no proxy in front"
+        "listening on {address} with server.behind_tls_proxy would let in whoever reaches the proxy, because [auth] \
+         required = false: leave it out or set it to true, or leave server.behind_tls_proxy out and have no proxy in front"
     )]
     OpenProxy { address: SocketAddr },
     /// Listening where others reach it, in clear text.

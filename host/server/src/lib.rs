@@ -5,9 +5,10 @@
 //!
 //! It knows the ports [`waybill_api::OutboxService`], [`waybill_api::InboundService`], [`waybill_api::sagas::SagaService`] and
 //! [`waybill_core::port::service::streams::StreamService`] and nothing of stores, dispatchers and plugins. It
-//! holds no state of its own but counters, tickets and sessions: what a request changes, the service changed durably before it was answered.
+//! holds no state of its own but counters, tickets, sessions and the tokens that are known: what a request changes, the service changed durably
+//! before it was answered.
 //!
-//! A composition root builds a [`server::Server`] from a service, [`auth::StaticTokens`] (or none, on loopback) and
+//! A composition root builds a [`server::Server`] from a service, [`auth::Tokens`] (or none, on loopback), [`tokens::StoredTokens`] and
 //! [`limits::Limits`], and runs it on listeners that passed [`listen::check_listen`].
 
 pub mod aliases;
@@ -46,4 +47,5 @@ mod spans;
 mod streams;
 mod subscribe;
 pub mod tls;
+pub mod tokens;
 pub mod ui;

@@ -96,6 +96,17 @@ pub const WRITTEN_FORM_BYTES_MAX: usize = 1024 * 1024;
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Longest bearer token that is looked at, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 4_096;
+/// Longest name of a stored token, in bytes: it stands in addresses and in the audit trail.
+pub const TOKEN_NAME_BYTES_MAX: usize = 64;
+/// Most stored tokens: far more than callers have names, and all of them are known from memory.
+pub const STORED_TOKENS_MAX: usize = 10_000;
+/// Shortest and longest time for which a token that expires is good: ten years are longer than anybody plans.
+pub const TOKEN_TIME_MIN: Duration = Duration::from_secs(1);
+pub const TOKEN_TIME_MAX: Duration = Duration::from_secs(3_650 * 24 * 3_600);
+/// Most roles of a stored token.
+pub const TOKEN_ROLES_MAX: usize = 100;
+/// Most tenants of a stored token that isn't for all.
+pub const TOKEN_TENANTS_MAX: usize = 1_000;
 /// Longest `x-request-id` that is taken over from the caller, in bytes.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Tenants with label values of their own at `/metrics`; the others are summed up as `_other`.

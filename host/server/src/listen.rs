@@ -18,10 +18,10 @@ use crate::error::ServerError;
 use crate::problem::Problem;
 use crate::tls::Encryption;
 
-/// Refuses to listen where others reach it while nothing is configured that keeps them out, or beyond loopback nothing that
+/// Refuses to listen where others reach it while nobody is asked for a token, or beyond loopback nothing that
 /// keeps them from reading. A proxy brings others to loopback, too.
-pub fn check_listen(address: SocketAddr, auth_configured: bool, encryption: &Encryption) -> Result<(), ServerError> {
-    match (is_loopback(address.ip()), auth_configured, encryption) {
+pub fn check_listen(address: SocketAddr, asks_for_tokens: bool, encryption: &Encryption) -> Result<(), ServerError> {
+    match (is_loopback(address.ip()), asks_for_tokens, encryption) {
         (true, false, Encryption::Proxy) => Err(ServerError::OpenProxy { address }),
         (true, _, _) | (false, true, Encryption::Tls(_) | Encryption::Proxy) => Ok(()),
         (false, false, _) => Err(ServerError::Listen { address }),
@@ -167,7 +167,7 @@ mod tests {
             // Whoever reaches the proxy would be one of this machine's own programs.
             let error = check_listen(loopback, false, &Encryption::Proxy).unwrap_err();
             assert_eq!(error.code().as_str(), "CONFIG.LISTEN");
-            for word in ["[[auth.token]]", "server.behind_tls_proxy"] {
+            for word in ["[auth] required = false", "server.behind_tls_proxy"] {
                 assert!(error.to_string().contains(word), "{error}");
             }
         }
@@ -175,7 +175,7 @@ mod tests {
             let open = open.parse().unwrap();
             let error = check_listen(open, false, &Encryption::Proxy).unwrap_err();
             assert_eq!(error.code().as_str(), "CONFIG.LISTEN");
-            assert!(error.to_string().contains("[[auth.token]]") && error.to_string().contains("127.0.0.1"));
+            assert!(error.to_string().contains("[auth] required = false") && error.to_string().contains("127.0.0.1"));
             let error = check_listen(open, true, &Encryption::None).unwrap_err();
             assert_eq!(error.code().as_str(), "CONFIG.CLEAR_TEXT");
             for way in ["[server.tls]", "server.behind_tls_proxy = true", "127.0.0.1"] {

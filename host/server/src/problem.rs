@@ -197,7 +197,7 @@ impl Problem {
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1000).max(1) as u64));
         }
-        if self.code == Code::AUTH_REQUIRED {
+        if self.code.status() == 401 {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"waybill\""));
         }
         let mut response = Response::new(serde_json::to_vec(&body).unwrap_or_default().into());

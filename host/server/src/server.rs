@@ -20,7 +20,7 @@ use waybill_core::port::trace::Tracer;
 
 use crate::app::{App, Inner, Rules};
 use crate::approval::ApprovalLinks;
-use crate::auth::{Permission, Principal, StaticTokens, Tenants};
+use crate::auth::{Permission, Principal, Tenants, Tokens};
 use crate::edge;
 use crate::error::ServerError;
 use crate::grpc;
@@ -35,6 +35,7 @@ use crate::routes;
 pub use crate::run::Drained;
 use crate::subscribe::tickets::Tickets;
 use crate::tls::Encryption;
+use crate::tokens::StoredTokens;
 use crate::ui::{self, Environment, Ui};
 
 /// How many of so many connections may be subscriptions, as `events.subscriptions_max` is bounded by, too: one at least.
@@ -58,8 +59,10 @@ pub struct Parts {
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
-    /// Who may call; none = loopback only, no tokens.
-    pub auth: Option<StaticTokens>,
+    /// Who may call; none = nobody is asked for a token, on loopback only.
+    pub auth: Option<Tokens>,
+    /// Tokens that are made and revoked while the host runs; none = it keeps none.
+    pub tokens: Option<StoredTokens>,
     /// Origins whose pages may subscribe, as browsers write them, e.g. `https://shop.example`.
     pub cors_origins: Vec<String>,
     /// What keeps tokens and messages from being read on their way.
@@ -115,6 +118,7 @@ impl Server {
             configuration: parts.configuration,
             plugins: parts.plugins,
             auth: parts.auth,
+            tokens: parts.tokens,
             cors_origins: parts.cors_origins,
             encryption: parts.encryption,
             limits: parts.limits,
@@ -190,10 +194,10 @@ impl Server {
 /// Binds an address that [`check_listen`] allows.
 pub async fn bind(
     address: std::net::SocketAddr,
-    auth_configured: bool,
+    asks_for_tokens: bool,
     encryption: &Encryption,
 ) -> Result<TcpListener, ServerError> {
-    check_listen(address, auth_configured, encryption)?;
+    check_listen(address, asks_for_tokens, encryption)?;
     TcpListener::bind(address).await.map_err(|cause| ServerError::Bind { address: address.to_string(), cause })
 }
 

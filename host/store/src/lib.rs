@@ -1,5 +1,4 @@
-//! //! | `tokens` | API tokens |
-Waybill's store on SurrealDB: the ports of `waybill-core` over [`waybill_surreal`].
+//! Waybill's store on SurrealDB: the ports of `waybill-core` over [`waybill_surreal`].
 //!
 //! | module | what |
 //! |---|---|
@@ -17,6 +16,7 @@ Waybill's store on SurrealDB: the ports of `waybill-core` over [`waybill_surreal
 //! | `quarantine` | rows that can't be read |
 //! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
+//! | `tokens` | API tokens |
 //! | `wal` | repairs the log of the embedded database after a crash |
 //!
 //! The same conformance suite runs on this and on the in-memory reference store. What it doesn't do: decide anything about

@@ -153,6 +153,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         plugins: None,
         cors_origins: Vec::new(),
         auth: None,
+        tokens: None,
         encryption: Encryption::None,
         ui: None,
         limits: Limits::default(),

@@ -74,7 +74,7 @@ impl Refusal {
     fn detail(&self) -> Option<String> {
         let tenant = match Code::of(&self.code) {
             // The host tells how a header is written.
-            Some(Code::AUTH_REQUIRED) => return None,
+            Some(Code::AUTH_REQUIRED | Code::AUTH_NO_TOKENS) => return None,
             Some(
                 Code::OUTBOX_NOT_FOUND
                 | Code::DEAD_NOT_FOUND
@@ -112,6 +112,13 @@ impl Refusal {
             Code::OUTBOX_BUSY | Code::HTTP_OVERLOADED => "try again in a moment",
             Code::PROVIDER_UNAVAILABLE => "`waybill status` tells what is missing",
             Code::AUTH_REQUIRED => "give --token-file FILE, or set WAYBILL_TOKEN",
+            Code::AUTH_NO_TOKENS => {
+                "stop the host, make one with `waybill token create NAME --role admin --data DIR`, and start it again; or configure [[auth.token]]"
+            }
+            Code::AUTH_EXPIRED | Code::AUTH_GRANT | Code::AUTH_TOKEN_TAKEN | Code::AUTH_TOKEN_CONFIGURED => {
+                return None;
+            }
+            Code::AUTH_TOKEN_NOT_FOUND => "`waybill token list` shows the names",
             Code::AUTH_ROLE => "use a token with the role named above: --token-file FILE, or WAYBILL_TOKEN",
             Code::AUTH_TENANT => {
                 "name a tenant of the token, or use another token: --token-file FILE, or WAYBILL_TOKEN"

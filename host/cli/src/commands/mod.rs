@@ -39,6 +39,7 @@ pub mod serve;
 mod source;
 mod status;
 mod stream;
+mod token;
 mod transport;
 mod version;
 
@@ -116,6 +117,12 @@ pub enum Command {
     /// Plugins: new, build, test, check, dev, list, show, load, reload, logs, rollback, verify, sign, keygen, inspect, call
     #[command(subcommand)]
     Plugin(plugin::Plugin),
+    /// Tokens that callers show: create, list, revoke
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  waybill token create orders --role sender --tenant acme > orders.token\n  waybill token list\n  waybill token revoke orders"
+    )]
+    Token(token::Token),
     /// Configuration: check, show, path, diff, reload
     #[command(
         subcommand,
@@ -173,6 +180,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Quarantine(command) => quarantine::run(&command, &mut Context::new(global, term)?).await,
         Command::Transport(command) => transport::run(&command, &mut Context::new(global, term)?).await,
         Command::Plugin(command) => plugin::run(&command, global, term).await,
+        Command::Token(command) => token::run(&command, global, term).await,
         Command::Config(command) => config::run(&command, global, term).await,
         Command::Audit(command) => audit::run(&command, &mut Context::new(global, term)?).await,
         Command::History(args) => history::run(&args, &mut Context::new(global, term)?).await,

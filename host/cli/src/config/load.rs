@@ -135,10 +135,9 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let idempotency = sections::idempotency(fixed(&mut reader, &root, "idempotency"));
     let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
     sections::check_dedup_window(&mut reader, &inbox, &dead);
-    let tokens = tokens::all(&mut reader, &root, &file);
-    let is_open = tokens.is_empty();
+    let auth = tokens::auth(&mut reader, &root, &file, &server);
     let ui = sections::ui(fixed(&mut reader, &root, "ui"));
-    let (transports, routes) = transports_and_routes(&mut reader, &root, &known, is_open, &mut warnings);
+    let (transports, routes) = transports_and_routes(&mut reader, &root, &known, !auth.required, &mut warnings);
     let mut events = sections::events(fixed(&mut reader, &root, "events"));
     sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
     let patterns = streams::patterns(&mut reader, &root);
@@ -153,8 +152,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let log = sections::log(fixed(&mut reader, &root, "log"));
     let otel = sections::otel(fixed(&mut reader, &root, "otel"));
     reader.unknown_env(FIXED);
-    // One that can't be read is a problem of its own: the address isn't open because of it.
-    sections::check_listen(&mut reader, &server, tokens::are_named(&root), listen_origin);
+    sections::check_listen(&mut reader, &server, auth.required, listen_origin);
     if let Some(file) = &inputs.file {
         reader.warn_if_written_by_others(file);
     }
@@ -186,7 +184,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         routes,
         tenants,
         indexes,
-        tokens,
+        auth,
         ui,
         limits,
         log,

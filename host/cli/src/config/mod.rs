@@ -26,7 +26,8 @@ mod transports;
 pub use inbound_checks::is_routed;
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, OtelSettings,
-    OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings, TlsSettings,
+    AuthSettings, AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead,
+    OtelSettings, OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings,
+    TlsSettings,
 };
 pub use streams::broker_of;

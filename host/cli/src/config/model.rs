@@ -48,8 +48,7 @@ pub struct Config {
     pub tenants: Vec<TenantSettings>,
     /// `[[index]]`, in the order of the file.
     pub indexes: Vec<Index>,
-    /// `[[auth.token]]`; none = no authentication.
-    pub tokens: Vec<AuthToken>,
+    pub auth: AuthSettings,
     /// Which host the page says it is; none = there is no page.
     pub ui: Option<Environment>,
     pub limits: LimitSettings,
@@ -245,6 +244,15 @@ pub struct TenantSettings {
     pub weight: u32,
     /// Messages of it that are sent a second.
     pub rate: Option<Rate>,
+}
+
+/// `[auth]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthSettings {
+    /// Whoever calls is asked for a token, however many there are.
+    pub required: bool,
+    /// `[[auth.token]]`, in the order of the file.
+    pub tokens: Vec<AuthToken>,
 }
 
 /// `[[auth.token]]`. The token itself is never kept.

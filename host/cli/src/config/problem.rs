@@ -111,10 +111,14 @@ pub enum Problem {
         fix: String,
     },
     /// Open to others without a lock.
-    #[error("server.listen = {listen} is reachable from other machines, and no [[auth.token]] is configured")]
+    #[error(
+        "server.listen = {listen} is reachable from other machines, and [auth] required = false asks nobody for a token"
+    )]
     OpenListen { listen: String },
     /// Open to whoever reaches the proxy, without a lock.
-    #[error("server.behind_tls_proxy lets in whoever reaches the proxy, and no [[auth.token]] is configured")]
+    #[error(
+        "server.behind_tls_proxy lets in whoever reaches the proxy, and [auth] required = false asks nobody for a token"
+    )]
     OpenProxy,
     /// Readable on the way.
     #[error(
@@ -167,11 +171,11 @@ impl Problem {
                 meant(suggestion, format!("add [transport.{transport}], or name a configured one"))
             }
             Self::OpenListen { .. } => {
-                "add a [[auth.token]] (see docs/configuration.md), or listen on 127.0.0.1".into()
+                "leave [auth] required out or set it to true (docs/configuration.md), or listen on 127.0.0.1".into()
             }
             Self::OpenProxy => {
-                "add a [[auth.token]] (see docs/configuration.md), or leave server.behind_tls_proxy out and have no proxy \
-                 in front"
+                "leave [auth] required out or set it to true (docs/configuration.md), or leave server.behind_tls_proxy out \
+                 and have no proxy in front"
                     .into()
             }
             Self::ClearText { .. } => {

@@ -203,6 +203,11 @@ impl<'r, 'd> Section<'r, 'd> {
         Section::new(self.reader, path, &documented, table, self.env)
     }
 
+    /// Notes something of its table that is read elsewhere.
+    pub fn knows(&mut self, name: &str) {
+        self.known.push(name.to_owned());
+    }
+
     fn table_at(&mut self, name: &str, path: &str) -> Option<(&'d Table, Position)> {
         let entry = self.table?.entry(name)?;
         match &entry.node.value {
@@ -317,6 +322,14 @@ impl<'r, 'd> Section<'r, 'd> {
     pub(super) fn show(&mut self, name: &str, value: serde_json::Value, origin: Origin) {
         let path = format!("{}.{name}", self.path);
         self.reader.shown.push(Shown { path, value, origin });
+    }
+
+    /// Notes what is in force of a key that was read and isn't written, where its default goes by other keys.
+    pub(super) fn settle(&mut self, name: &str, value: serde_json::Value) {
+        let path = format!("{}.{name}", self.path);
+        if let Some(shown) = self.reader.shown.iter_mut().find(|shown| shown.path == path) {
+            shown.value = value;
+        }
     }
 
     /// Ends the section: what nobody asked for is unknown.

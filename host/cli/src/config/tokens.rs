@@ -1,16 +1,16 @@
-//! `[[auth.token]]`: who may use the API. Only hashes are kept.
+//! `[auth]` and `[[auth.token]]`: who may use the API. Only hashes are kept.
 
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use waybill_core::document::{Table, Value};
 use waybill_core::streams::access::StreamRole;
-use waybill_core::suggest::nearest;
 use waybill_server::auth::Role;
+use waybill_server::listen::is_loopback;
 
 use super::kinds::{Set, beside};
 use super::load::{table_of, tables_of};
-use super::model::AuthToken;
+use super::model::{AuthSettings, AuthToken, ServerSettings};
 use super::problem::{Origin, Problem};
 use super::reader::{Key, Reader, Section, same};
 
@@ -20,25 +20,34 @@ const TOKEN_BITS_MIN: f64 = 128.0;
 const TOKEN_CHARACTERS_MIN: usize = 8;
 /// What roles may be.
 const ROLES: &str = "it takes \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\" and \"admin\", and for streams \"append:PATTERN\" and \"read:PATTERN\", e.g. \"read:task.**\"";
+/// What `[auth]` has besides its keys.
+const TOKEN: &str = "token";
 /// How to make a token.
 const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
 
-pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<AuthToken> {
+/// Reads `[auth]`. Where nothing else is said a token is asked for as soon as others than programs of this machine reach the host, or one
+/// is configured.
+pub fn auth<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path, server: &ServerSettings) -> AuthSettings {
+    let table = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth"));
+    let mut section = Section::new(reader, "auth", "auth", table, true);
+    let written = section.optional_boolean("required").map(|set| set.value);
+    let required = written.unwrap_or_else(|| {
+        let others_reach_it = server.behind_tls_proxy || !is_loopback(server.listen.ip());
+        // A token that can't be read is a problem of its own: nothing is open because of it.
+        let required = others_reach_it || are_named(root);
+        section.settle("required", required.into());
+        required
+    });
+    section.knows(TOKEN);
+    section.done();
+    AuthSettings { required, tokens: tokens(reader, table.map(|(auth, _)| auth), file) }
+}
+
+fn tokens<'d>(reader: &mut Reader<'d>, auth: Option<&'d Table>, file: &Path) -> Vec<AuthToken> {
     let mut all: Vec<AuthToken> = Vec::new();
-    let Some((auth, _)) = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth")) else {
-        return all;
-    };
-    for entry in auth.entries.iter().filter(|entry| entry.name != "token") {
-        let problem = Problem::UnknownKey {
-            key: entry.name.clone(),
-            section: "[auth]".into(),
-            suggestion: nearest(&entry.name, ["token"]),
-            known: "token, as [[auth.token]]".into(),
-        };
-        let at = reader.in_file(entry.name_at);
-        reader.problem(problem, at);
-    }
-    for (index, table) in tables_of(reader, auth.entry("token"), "auth.token").into_iter().enumerate() {
+    for (index, table) in
+        tables_of(reader, auth.and_then(|auth| auth.entry(TOKEN)), "auth.token").into_iter().enumerate()
+    {
         let section = Section::new(reader, format!("auth.token[{index}]"), "auth.token", Some(table), false);
         let Some((name, token)) = read(section, file) else { continue };
         let twice = all.iter().find_map(|earlier| {
@@ -57,9 +66,9 @@ pub fn all<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path) -> Vec<Aut
 }
 
 /// Whether there is a token in the configuration, be it right or not.
-pub fn are_named(root: &Table) -> bool {
+fn are_named(root: &Table) -> bool {
     let Some(Value::Table(auth)) = root.get("auth").map(|node| &node.value) else { return false };
-    matches!(auth.get("token").map(|node| &node.value), Some(Value::List(tokens)) if !tokens.is_empty())
+    matches!(auth.get(TOKEN).map(|node| &node.value), Some(Value::List(tokens)) if !tokens.is_empty())
 }
 
 /// Reads one token's section.

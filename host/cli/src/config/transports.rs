@@ -13,7 +13,7 @@ use super::reader::{Reader, Section};
 use super::{sections, streams};
 
 /// Transports and routes. A configuration with neither gets the bundled `http` transport, which reaches loopback only, unless
-/// it has tokens (`is_open` is false): then others than programs of this machine may send, and what listens on loopback often
+/// it asks for tokens (`is_open` is false): then others than programs of this machine may send, and what listens on loopback often
 /// trusts whoever gets there.
 pub fn transports_and_routes<'d>(
     reader: &mut Reader<'d>,

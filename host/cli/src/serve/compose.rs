@@ -10,13 +10,15 @@ use waybill_core::endpoint::PluginLimits;
 use waybill_core::ids::Tenant;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::kv::KvStore;
+use waybill_core::port::store::StoreError;
+use waybill_core::port::tokens::TokenStore;
 use waybill_core::port::trace::Tracer;
 use waybill_core::port::transact::TransactStore;
 use waybill_core::port::transport::{ErrorKind, Transport};
 use waybill_core::saga::limits::SagaLimits;
 use waybill_engine::{
     ChangeFeed, Engine, EngineConfig, Participants, Retries, SagaConfig, Stores, StreamsConfig, Supervisor,
-    SystemClock, bounded_kv, bounded_transact,
+    SystemClock, bounded_kv, bounded_tokens, bounded_transact,
 };
 use waybill_sandbox::grants::OwnListeners;
 use waybill_sandbox::{
@@ -140,6 +142,16 @@ pub fn trail(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn TransactStor
     bounded_transact(Arc::clone(store) as _, store_timeout(config))
 }
 
+/// Tokens that are made while the host runs.
+pub fn tokens(config: &Config, store: &Arc<SurrealStore>) -> Arc<dyn TokenStore> {
+    bounded_tokens(Arc::clone(store) as _, store_timeout(config))
+}
+
+/// What was to be read at the start can't be.
+pub fn of_read(error: &StoreError) -> CliError {
+    CliError::Host { code: error.code(), what: error.to_string(), exit: Exit::Failed }
+}
+
 fn of_store(error: &OpenError) -> CliError {
     let exit = match (error, error.code()) {
         (OpenError::Locked { .. }, _) => Exit::Conflict,
@@ -225,11 +237,7 @@ pub async fn engine(
     let Watched { supervisor, changes, tracer } = watched.clone();
     let Inbound { inbox, direct, .. } = inbound;
     let settings = engine_config(config, store, transports, policy);
-    let incarnation = store.incarnation().await.map_err(|error| CliError::Host {
-        code: error.code(),
-        what: error.to_string(),
-        exit: Exit::Failed,
-    })?;
+    let incarnation = store.incarnation().await.map_err(|error| of_read(&error))?;
     let streams = StreamsConfig {
         store: Some(Arc::clone(store) as _),
         incarnation,

@@ -6,6 +6,7 @@
 
 pub(crate) mod compose;
 mod inbound;
+mod offline;
 mod reload;
 mod service_manager;
 mod signals;
@@ -18,12 +19,14 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use waybill_api::status::CheckStatus;
+use waybill_api::tokens::TokenSource;
 use waybill_core::code::Code;
 use waybill_engine::{Clock as _, Engine, SystemClock};
-use waybill_server::auth::{StaticTokens, TokenRecord};
+use waybill_server::auth::{TokenRecord, Tokens};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
+use waybill_server::tokens::StoredTokens;
 use waybill_telemetry::Telemetry;
 
 use crate::config::{AuthToken, Config, LogFormat, ServerSettings, StoreKind};
@@ -36,6 +39,7 @@ use crate::saga_definitions;
 use crate::setup::Source;
 use crate::term::Term;
 use compose::Watched;
+pub(crate) use offline::create_token;
 use reload::Reloader;
 use signals::{Hangups, Signals};
 
@@ -98,9 +102,9 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     let metrics = waybill_server::metrics::install(&[waybill_engine::METRICS], recorder).map_err(of_server)?;
     let watched = Watched { tracer: telemetry.and_then(Telemetry::tracer), ..Watched::default() };
     watched.changes.begin(SystemClock.now().wall);
-    let auth = tokens(&config.tokens)?;
+    let known = tokens(&config.auth.tokens)?;
     let encryption = compose::encryption(&config)?;
-    let listener = bind(config.server.listen, auth.is_some(), &encryption).await.map_err(of_server)?;
+    let listener = bind(config.server.listen, config.auth.required, &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
     let approvals = compose::approvals(&config, address, &encryption, term)?;
     let supervisor = &watched.supervisor;
@@ -125,6 +129,9 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         tracing::warn!(code = error.code().as_str(), %error, "what is compiled now is compiled again at the next start");
     }
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
+    let stored_tokens = StoredTokens::new(known.clone(), compose::tokens(&config, &store), Arc::clone(&trail));
+    stored_tokens.read().await.map_err(|error| compose::of_read(&error))?;
+    warn_of_tokens(config.auth.required, &known, &stored_tokens);
     let participants = Arc::new(steps::participants(std::mem::take(&mut prepared.participants), &fleet, &kv).await?);
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
@@ -158,7 +165,8 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
             trail: Arc::clone(&trail),
             encryption: encryption.clone(),
             changes: Arc::clone(&watched.changes),
-            tokens: auth.clone(),
+            tokens: known.clone(),
+            asks_for_tokens: config.auth.required,
         },
         config.clone(),
     );
@@ -179,7 +187,8 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(Arc::new(plugins), Arc::clone(&trail)))),
         cors_origins: config.server.cors_origins.clone(),
-        auth,
+        auth: config.auth.required.then_some(known),
+        tokens: Some(stored_tokens),
         encryption,
         ui: config.ui.clone(),
         limits: limits(&config.server),
@@ -303,12 +312,25 @@ async fn log_ready(engine: Arc<Engine>) {
     }
 }
 
-fn tokens(configured: &[AuthToken]) -> Result<Option<StaticTokens>, CliError> {
-    if configured.is_empty() {
-        return Ok(None);
-    }
+/// The tokens of a configuration.
+fn tokens(configured: &[AuthToken]) -> Result<Tokens, CliError> {
     let records = configured.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
-    StaticTokens::new(records).map(Some).map_err(of_server)
+    Tokens::new(records).map_err(of_server)
+}
+
+/// Says where what is asked for and what there is don't fit.
+fn warn_of_tokens(required: bool, known: &Tokens, stored: &StoredTokens) {
+    if required && known.is_empty() {
+        tracing::warn!(
+            code = Code::AUTH_NO_TOKENS.as_str(),
+            "a token is asked for and none is known, so nobody can call: make one with `waybill token create` while no host runs, or \
+             configure [[auth.token]]"
+        );
+    }
+    let is_stored = || stored.list().iter().any(|token| token.source == TokenSource::Store);
+    if !required && is_stored() {
+        tracing::warn!("tokens are stored and nobody is asked for one: set [auth] required = true");
+    }
 }
 
 fn record(token: &AuthToken) -> Result<TokenRecord, CliError> {

@@ -209,9 +209,25 @@ fn every_kind_of_bad_input_has_its_code_place_and_fix() {
         ("[store]\nuser = \"root\"\n", "CONFIG.BAD_VALUE", "waybill.toml:1:2", "has users"),
         ("[store]\nurl = \"ws://db:8000\"\nuser = \"root\"\n", "CONFIG.MISSING", "waybill.toml:1:2", "password"),
         ("[server]\nlisten = \"everywhere\"\n", "CONFIG.BAD_VALUE", "waybill.toml:2:10", "127.0.0.1:7070"),
-        ("[server]\nlisten = \"0.0.0.0:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "[[auth.token]]"),
-        ("[server]\nlisten = \"[::]:7070\"\n", "CONFIG.LISTEN", "waybill.toml:2:10", "127.0.0.1"),
-        ("[server]\nbehind_tls_proxy = true\n", "CONFIG.LISTEN", "waybill.toml:2:20", "whoever reaches the proxy"),
+        (
+            "[server]\nlisten = \"0.0.0.0:7070\"\n[auth]\nrequired = false\n",
+            "CONFIG.LISTEN",
+            "waybill.toml:2:10",
+            "[auth] required",
+        ),
+        (
+            "[server]\nlisten = \"[::]:7070\"\n[auth]\nrequired = false\n",
+            "CONFIG.LISTEN",
+            "waybill.toml:2:10",
+            "127.0.0.1",
+        ),
+        (
+            "[server]\nbehind_tls_proxy = true\n[auth]\nrequired = false\n",
+            "CONFIG.LISTEN",
+            "waybill.toml:2:20",
+            "whoever reaches the proxy",
+        ),
+        ("[auth]\nrequired = \"perhaps\"\n", "CONFIG.WRONG_TYPE", "waybill.toml:2:12", "auth.required"),
         ("[server]\ntls = { cert = \"a.pem\" }\n", "CONFIG.MISSING", "waybill.toml:2:1", "write key ="),
         ("[server.tls]\nkey = \"a.pem\"\n", "CONFIG.MISSING", "waybill.toml:1:9", "write cert ="),
         ("[server.tls]\ncertificate = \"a\"\n", "CONFIG.UNKNOWN_KEY", "waybill.toml:2:1", "cert"),
@@ -477,7 +493,7 @@ fn tokens_are_kept_as_hashes() {
     )
     .file("ops.token", b"0123456789abcdef-token\n");
     let config = case.load().unwrap();
-    let [ops, shop] = config.tokens.as_slice() else { panic!("two tokens") };
+    let [ops, shop] = config.auth.tokens.as_slice() else { panic!("two tokens") };
     assert_eq!((ops.roles.as_slice(), &ops.tenants), ([Role::Admin].as_slice(), &None));
     assert_eq!((shop.roles.as_slice(), &shop.tenants), ([Role::Sender].as_slice(), &Some(vec!["acme".to_owned()])));
     assert!(!format!("{config:?}").contains("0123456789abcdef"));
@@ -500,7 +516,7 @@ fn a_token_that_could_be_guessed_is_refused() {
         assert!(error.contains("openssl rand -hex 32") && (weak.len() < 6 || !error.contains(weak)), "{error}");
     }
     for strong in ["0123456789abcdef0123456789abcdef", "MDEyMzQ1Njc4OWFiY2RlZg", "k3!x)9Qz~7w@Lp#2Vr&5"] {
-        assert_eq!(case(toml).file("ops.token", format!("{strong}\n").as_bytes()).load().unwrap().tokens.len(), 1);
+        assert_eq!(case(toml).file("ops.token", format!("{strong}\n").as_bytes()).load().unwrap().auth.tokens.len(), 1);
     }
 }
 

@@ -407,3 +407,28 @@ fn a_token_that_cannot_be_read_is_told_once() {
         assert!(error.contains("CONFIG.SECRET") && !error.contains("CONFIG.LISTEN"), "{error}");
     }
 }
+
+#[test]
+fn a_token_is_asked_for_where_others_reach_the_host_or_one_is_configured_unless_it_says_otherwise() {
+    let token =
+        "[[auth.token]]\nname = \"a\"\nsha256 = \"d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272\"\n";
+    let open = "[server]\nlisten = \"0.0.0.0:7070\"\nbehind_tls_proxy = true\n";
+    for (toml, required, by) in [
+        (String::new(), false, "default"),
+        (token.to_owned(), true, "default"),
+        (open.to_owned(), true, "default"),
+        ("[server]\nbehind_tls_proxy = true\n".to_owned(), true, "default"),
+        ("[auth]\nrequired = true\n".to_owned(), true, "waybill.toml:2:12"),
+        (format!("[auth]\nrequired = false\n{token}"), false, "waybill.toml:2:12"),
+    ] {
+        let config = case(&toml).load().unwrap();
+        assert_eq!(config.auth.required, required, "{toml}");
+        let shown: Vec<_> = config.shown.iter().filter(|shown| shown.path == "auth.required").collect();
+        let [shown] = shown.as_slice() else { panic!("{toml}: {shown:?}") };
+        assert_eq!(shown.value, required, "{toml}");
+        assert!(shown.origin.to_string().ends_with(by), "{toml}: {}", shown.origin);
+        // With nobody asked, only this machine's programs send, and what listens here gets what they send.
+        assert_eq!(config.transports.is_empty(), required, "{toml}");
+    }
+    assert!(case("").env("WAYBILL_AUTH_REQUIRED", "true").load().unwrap().auth.required);
+}

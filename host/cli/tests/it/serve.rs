@@ -258,7 +258,7 @@ fn a_wrong_configuration_or_plugin_keeps_it_from_starting_with_exit_2() {
             "[transport.a]\nplugin = \"noop\"\nprovision = true\n[plugins]\ncache = \"./cache\"\n",
             "PLUGIN.NO_PROVISIONING",
         ),
-        ("[server]\nlisten = \"0.0.0.0:0\"\n", "CONFIG.LISTEN"),
+        ("[server]\nlisten = \"0.0.0.0:0\"\n[auth]\nrequired = false\n", "CONFIG.LISTEN"),
     ] {
         std::fs::write(&config, format!("{text}[store]\nurl = \"surrealkv://./data\"\n")).unwrap();
         let arguments: &[&str] = if code == "CONFIG.LISTEN" {

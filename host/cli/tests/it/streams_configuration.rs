@@ -207,13 +207,13 @@ fn every_setting_is_shown_with_where_it_comes_from() {
 fn roles_may_name_streams() {
     let config =
         loaded(&format!("{TOKEN}roles = [\"viewer\", \"append:task.**\", \"read:task.**\", \"append:task.**\"]\n"));
-    let token = &config.tokens[0];
+    let token = &config.auth.tokens[0];
     let streams: Vec<String> = token.streams.iter().map(ToString::to_string).collect();
     assert_eq!(
         (token.roles.as_slice(), streams.as_slice()),
         ([Role::Viewer].as_slice(), ["append:task.**", "read:task.**"].map(str::to_owned).as_slice())
     );
-    assert!(loaded(&format!("{TOKEN}roles = [\"read:**\"]\n")).tokens[0].roles.is_empty());
+    assert!(loaded(&format!("{TOKEN}roles = [\"read:**\"]\n")).auth.tokens[0].roles.is_empty());
     for (role, words) in [
         ("append", "append:PATTERN"),
         ("write:task.**", "read:PATTERN"),

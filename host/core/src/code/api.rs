@@ -1,14 +1,20 @@
 //! Codes of requests as such: who may ask, what is read of a request, and calls over HTTP.
 
 codes! {
+    AUTH_EXPIRED = "AUTH.EXPIRED" => answered(401, "The token has expired",
+        "Ask for another token: `waybill token create` makes one.");
+    AUTH_GRANT = "AUTH.GRANT" => answered(403, "The token may not grant what it doesn't have",
+        "Ask for roles and tenants that the token has itself, or use one that has all of them.");
     AUTH_HOST = "AUTH.HOST" => answered(421, "The Host header names another host",
         "Address the host as localhost, 127.0.0.1 or [::1], or configure [[auth.token]].");
+    AUTH_NO_TOKENS = "AUTH.NO_TOKENS" => answered(401, "The host asks for a token and knows none",
+        "Make one with `waybill token create`, with `--data DIR` while no host runs, or configure [[auth.token]].");
     AUTH_ORIGIN = "AUTH.ORIGIN" => answered(403, "A browser page that isn't the host's own asked",
         "Call the API from a program, or configure [[auth.token]].");
     AUTH_PROXY = "AUTH.PROXY" => answered(403, "The request came through a proxy",
         "Address the host directly, or configure [[auth.token]].");
     AUTH_REQUIRED = "AUTH.REQUIRED" => answered(401, "A valid token is needed",
-        "Send `authorization: Bearer <token>`; see [[auth.token]] in the configuration.");
+        "Send `authorization: Bearer <token>`; `waybill token create` makes one, and [[auth.token]] in the configuration is one.");
     AUTH_ROLE = "AUTH.ROLE" => answered(403, "The token's roles don't allow this",
         "Use a token with the role that `detail` names.");
     AUTH_STREAM = "AUTH.STREAM" => answered(403, "The token isn't for this stream",
@@ -17,6 +23,14 @@ codes! {
         "Use the API for messages, and tables of your own.");
     AUTH_TENANT = "AUTH.TENANT" => answered(403, "The token isn't for this tenant",
         "Name a tenant of the token, or use another token.");
+    AUTH_TOKEN_CONFIGURED = "AUTH.TOKEN_CONFIGURED" => answered(409, "The token is configured",
+        "Take its [[auth.token]] out of the configuration, and reload that.");
+    AUTH_TOKEN_LIMIT = "AUTH.TOKEN_LIMIT" => answered(409, "As many tokens are stored as may be",
+        "Revoke some: `waybill token list` shows them.");
+    AUTH_TOKEN_NOT_FOUND = "AUTH.TOKEN_NOT_FOUND" => answered(404, "There is no token of this name",
+        "`waybill token list` shows the names.");
+    AUTH_TOKEN_TAKEN = "AUTH.TOKEN_TAKEN" => answered(409, "There is a token of this name already",
+        "Choose another name, or revoke that one first.");
     HTTP_ANSWER_DROPPED = "HTTP.ANSWER_DROPPED" => answered(500, "It is done, but there was no room for its answer",
         "Don't do it anew: send the same request with the same Idempotency-Key or ids, or look at what was made.");
     HTTP_CANCELLED = "HTTP.CANCELLED";

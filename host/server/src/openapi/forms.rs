@@ -9,7 +9,7 @@ use waybill_core::streams::limits::{HISTORY_NAME_BYTES_MAX, NAME_BYTES_MAX as ST
 
 use crate::limits::{
     CURSOR_BYTES_MAX, FAULT_CODE_BYTES_MAX, FILTER_BYTES_MAX, LINK_BY_BYTES_MAX, NOTE_BYTES_MAX, RECEIPT_BYTES_MAX,
-    WORKER_BYTES_MAX,
+    TOKEN_NAME_BYTES_MAX, WORKER_BYTES_MAX,
 };
 
 /// What a text may be.
@@ -81,6 +81,8 @@ const GIVEN: &str = "^([^@,]+@[1-9][0-9]{0,8}(,[^@,]+@[1-9][0-9]{0,8})*)?$";
 const IDEMPOTENCY_KEY: &str = r#"^([!#-~][!-~]{0,254}|"([ !#-\[\]-~]|\\["\\]){1,255}")$"#;
 const FAULT_CODE: &str = "^[A-Z0-9._]+$";
 const WORD: &str = "^[!-~]+$";
+/// Names of tokens stand in addresses.
+const TOKEN_NAME: &str = "^[A-Za-z0-9_-][A-Za-z0-9._-]*$";
 
 pub(super) const ANY: Text = Text { least: 0, most: None, form: None };
 pub(super) const LINE: Text = ANY.at_least(1).like(NO_CONTROL);
@@ -122,6 +124,7 @@ const TEXTS: &[Row] = &[
     ("key", &[], LINE.up_to(IDEMPOTENCY_KEY_BYTES_MAX)),
     ("kind", &["/v1/audit"], ANY.at_least(1)),
     ("last-event-id", &[], ANY.up_to(CURSOR_BYTES_MAX)),
+    ("name", &["NewToken", "/v1/tokens/{name}"], ANY.at_least(1).up_to(TOKEN_NAME_BYTES_MAX).like(TOKEN_NAME)),
     ("name", &["/signals/{name}"], ANY.at_least(1).up_to(NAME_BYTES_MAX)),
     ("name", &["post /v1/streams/{name}/events", "/v1/streams/{name}/import"], OWN),
     ("name", &["/v1/streams/{name}"], NAMED),

@@ -29,7 +29,7 @@ use crate::problem::{PROBLEM_JSON, ProblemOut};
 pub const PERMISSION: &str = "x-waybill-permission";
 
 /// What the operations are about, in the order in which a reader meets them.
-const TAGS: [(&str, &str); 14] = [
+const TAGS: [(&str, &str); 15] = [
     ("messages", "Messages of the outbox: sent, looked at, taken back."),
     ("outbox", "How much waits, what holds it back, and what workers of your own claim and settle."),
     ("dead letters", "What couldn't be delivered, handled or undone: looked at, replayed, edited, fenced off."),
@@ -43,6 +43,7 @@ const TAGS: [(&str, &str); 14] = [
     ("transports", "What delivers: paused, resumed, probed, provisioned."),
     ("plugins", "The components behind transports: loaded anew, rolled back."),
     ("quarantine", "Rows that can't be read: restored or dropped."),
+    ("tokens", "Who may call: tokens that are made and revoked while the host runs."),
     ("system", "The host itself: health, metrics, configuration, audit."),
 ];
 
@@ -70,7 +71,7 @@ pub(crate) fn base() -> OpenApi {
     let components = api.components.get_or_insert_default();
     let bearer = Http::builder()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A token configured as [[auth.token]]."))
+        .description(Some("A token configured as [[auth.token]], or made by `POST /v1/tokens`."))
         .build();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
     components.schemas.insert(ProblemOut::name().into_owned(), ProblemOut::schema());

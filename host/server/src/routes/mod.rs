@@ -22,6 +22,7 @@ mod stream_stats;
 pub(crate) mod streams;
 mod subscribe;
 pub(crate) mod system;
+mod tokens;
 mod transactions;
 pub(crate) mod transports;
 mod workers;
@@ -128,6 +129,8 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(plugins::log))
         .routes(routes!(history::show))
         .routes(routes!(history::changes))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(system::audit))
         .routes(routes!(system::whoami))
         .routes(routes!(system::welcome))

@@ -13,7 +13,7 @@ use super::query::{AuditParameters, Cursors, NoQuery, page, query};
 use super::{json, ok};
 use crate::app::App;
 use crate::approval::page as approval_page;
-use crate::auth::{Permission, Tenants};
+use crate::auth::Permission;
 use crate::caller::{Caller, bounded, now};
 use crate::codes::ErrorPage;
 use crate::limits::PROBE_TIMEOUT;
@@ -51,13 +51,9 @@ pub(crate) async fn audit(State(app): State<App>, caller: Caller, uri: Uri) -> R
     responses((status = 200, description = "Name, tenants and roles.", body = WhoAmI), Problems),
     extensions(("x-waybill-permission" = json!("any"))))]
 pub(crate) async fn whoami(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    let tenants = match &caller.0.tenants {
-        Tenants::All => vec!["*".to_owned()],
-        Tenants::Only(list) => list.iter().map(|tenant| tenant.as_str().to_owned()).collect(),
-    };
     ok(&WhoAmI {
         name: caller.name().to_owned(),
-        tenants,
+        tenants: caller.0.tenants.names(),
         roles: caller.0.roles(),
         auth: if app.auth.is_some() { "token" } else { "none" }.to_owned(),
     })

@@ -9,7 +9,7 @@ use waybill_core::code::Code;
 use waybill_core::port::service::streams::{EventPiece, Subscription, SubscriptionEnd};
 use waybill_core::streams::access::StreamRight;
 
-use crate::auth::{Principal, StaticTokens};
+use crate::auth::{Principal, Tokens};
 use crate::places::Place;
 use crate::problem::{Problem, StreamHas};
 use crate::progress::Cutter;
@@ -19,7 +19,7 @@ pub(crate) struct Reader {
     /// Who reads: what they may not read is left out.
     principal: Arc<Principal>,
     /// Who may read now; none = nobody is asked for a token.
-    tokens: Option<StaticTokens>,
+    tokens: Option<Tokens>,
     /// Becomes true when the host goes away.
     draining: watch::Receiver<bool>,
     _cut: Option<Watching>,
@@ -39,7 +39,7 @@ impl Reader {
     pub(crate) fn new(
         subscription: Box<dyn Subscription>,
         principal: Arc<Principal>,
-        tokens: Option<StaticTokens>,
+        tokens: Option<Tokens>,
         draining: watch::Receiver<bool>,
         cutter: Option<Cutter>,
         place: Place,

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use ulid::Ulid;
 
-use crate::auth::{Principal, StaticTokens, TokenHash};
+use crate::auth::{Principal, TokenHash, Tokens};
 use crate::limits::{SESSION_IDLE, SESSION_TIME, SESSIONS_MAX, SESSIONS_OF_TOKEN_MAX};
 use crate::tls::Encryption;
 
@@ -72,7 +72,7 @@ impl Sessions {
     }
 
     /// The session of a request, if it has one that lasts and whose token is in force.
-    pub(crate) fn of(&self, headers: &HeaderMap, tokens: &StaticTokens, encryption: &Encryption) -> Option<Found> {
+    pub(crate) fn of(&self, headers: &HeaderMap, tokens: &Tokens, encryption: &Encryption) -> Option<Found> {
         let found = self.seen(headers, tokens, encryption)?;
         if let Some(session) = self.begun.lock().get_mut(&hash(cookie(headers, encryption)?)) {
             session.used = Instant::now();
@@ -81,7 +81,7 @@ impl Sessions {
     }
 
     /// The same of what asks by itself: it makes no session last longer.
-    pub(crate) fn seen(&self, headers: &HeaderMap, tokens: &StaticTokens, encryption: &Encryption) -> Option<Found> {
+    pub(crate) fn seen(&self, headers: &HeaderMap, tokens: &Tokens, encryption: &Encryption) -> Option<Found> {
         let cookie = hash(cookie(headers, encryption)?);
         let now = Instant::now();
         let mut begun = self.begun.lock();
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::auth::{Role, Tenants, TokenRecord, hash_of};
 
-    fn tokens(names: &[&str]) -> StaticTokens {
+    fn tokens(names: &[&str]) -> Tokens {
         let record = |name: &&str| TokenRecord {
             name: (*name).to_owned(),
             sha256: hash_of(name).iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -151,7 +151,7 @@ mod tests {
             roles: vec![Role::Viewer],
             streams: Vec::new(),
         };
-        StaticTokens::new(names.iter().map(record).collect()).unwrap()
+        Tokens::new(names.iter().map(record).collect()).unwrap()
     }
 
     fn with(cookie: &str) -> HeaderMap {

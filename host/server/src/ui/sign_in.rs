@@ -15,7 +15,7 @@ use super::sessions::{is_encrypted, set_cookie};
 use super::visit::{fault, request_id, written};
 use super::{Ui, html, see_other};
 use crate::app::App;
-use crate::auth::{StaticTokens, hash_of};
+use crate::auth::{Tokens, hash_of};
 use crate::body;
 use crate::caller::now;
 use crate::limits::{FORM_BYTES_MAX, TOKEN_BYTES_MAX};
@@ -97,7 +97,11 @@ fn begin(app: &App, headers: &HeaderMap, uri: &Uri, form_token: &str, token: &st
     let token = token.trim();
     let is_known = token.len() <= TOKEN_BYTES_MAX && auth.authenticate(token).is_some();
     if !is_known {
-        return Err(Problem::new(Code::AUTH_REQUIRED, "this isn't a token of this host"));
+        let refusal = auth.refusal(Some(token));
+        return Err(match refusal.code {
+            Code::AUTH_REQUIRED => Problem::new(Code::AUTH_REQUIRED, "this isn't a token of this host"),
+            _ => refusal,
+        });
     }
     ui.sessions.end(headers, &app.encryption);
     ui.sessions.begin(hash_of(token)).map_err(|_| {
@@ -106,9 +110,9 @@ fn begin(app: &App, headers: &HeaderMap, uri: &Uri, form_token: &str, token: &st
     })
 }
 
-fn asked_for(app: &App) -> Result<(&Ui, &StaticTokens), Problem> {
+fn asked_for(app: &App) -> Result<(&Ui, &Tokens), Problem> {
     let both = app.ui.as_ref().zip(app.auth.as_ref());
-    both.ok_or_else(|| Problem::new(Code::AUTH_ORIGIN, "there is no sign-in here: no token is configured"))
+    both.ok_or_else(|| Problem::new(Code::AUTH_ORIGIN, "there is no sign-in here: nobody is asked for a token"))
 }
 
 /// Whether a form comes from this host's own page: by what the browser says of it, and by the token that only the page has.

@@ -8,7 +8,7 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transport::{Fault, Outcome};
-use waybill_server::auth::{Role, StaticTokens};
+use waybill_server::auth::{Role, Tokens};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
 use waybill_server::tls::Encryption;
@@ -309,12 +309,12 @@ async fn a_form_that_is_not_of_the_page_begins_and_ends_nothing() {
 #[tokio::test]
 async fn a_session_goes_with_its_token() {
     let host = host().await;
-    let known = StaticTokens::new(vec![token("ops", &["*"], &[Role::Admin])]).unwrap();
+    let known = Tokens::new(vec![token("ops", &["*"], &[Role::Admin])]).unwrap();
     let parts = Parts { auth: Some(known.clone()), ..parts(&host, &Default::default(), None, Limits::default()) };
     let router = Server::new(parts).router();
     let cookie = signed_in(&router, "ops").await;
     assert_eq!(send(&router, as_signed_in("/ui", &cookie)).await.status, 200);
-    known.put_in_force(&StaticTokens::new(vec![token("other", &["*"], &[Role::Admin])]).unwrap());
+    known.put_in_force(&Tokens::new(vec![token("other", &["*"], &[Role::Admin])]).unwrap());
     assert_eq!(send(&router, as_signed_in("/ui", &cookie)).await.status, 303);
 }
 

@@ -17,10 +17,11 @@ use waybill_core::saga::id::SagaId;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
 use waybill_server::approval::token::{Claims, Decision};
-use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
+use waybill_server::auth::{Role, Tenants, TokenRecord, Tokens};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server};
 use waybill_server::tls::Encryption;
+use waybill_server::tokens::StoredTokens;
 use waybill_server::ui::{Colour, Environment};
 use waybill_testkit::conformance::samples::all_annotations;
 use waybill_testkit::fake_streams::FakeStreams;
@@ -160,6 +161,8 @@ pub fn parts(
     limits: Limits,
 ) -> Parts {
     let hindered = Arc::new(Hindered::new(host, hindrance));
+    let auth = tokens.map(|tokens| Tokens::new(tokens).unwrap());
+    let known = auth.clone().unwrap_or_else(Tokens::none);
     Parts {
         service: hindered.clone(),
         idempotency: hindered,
@@ -170,7 +173,8 @@ pub fn parts(
         plugins: Some(host.plugins.clone()),
         configuration: Some(Arc::new(FixedConfiguration)),
         cors_origins: vec!["https://shop.example".to_owned()],
-        auth: tokens.map(|tokens| StaticTokens::new(tokens).unwrap()),
+        auth,
+        tokens: Some(StoredTokens::new(known, host.store.clone(), host.store.clone())),
         encryption: Encryption::None,
         ui: Some(Environment { name: "test".into(), colour: Colour::Amber, ..Environment::default() }),
         limits,

@@ -103,11 +103,11 @@ fn place(file: &Path, set: Set<String>) -> PathBuf {
     }
 }
 
-/// Whether others may reach the address: only with tokens, and only if nobody on the way can read them. Through a proxy they
-/// reach loopback, too.
-pub fn check_listen(reader: &mut Reader<'_>, server: &ServerSettings, has_tokens: bool, origin: Origin) {
+/// Whether others may reach the address: only if they are asked for a token, and only if nobody on the way can read that. Through a
+/// proxy they reach loopback, too.
+pub fn check_listen(reader: &mut Reader<'_>, server: &ServerSettings, asks: bool, origin: Origin) {
     if is_loopback(server.listen.ip()) {
-        if server.behind_tls_proxy && !has_tokens {
+        if server.behind_tls_proxy && !asks {
             let shown = reader.shown.iter().find(|shown| shown.path == BEHIND_PROXY);
             let origin = shown.map_or(origin, |shown| shown.origin.clone());
             reader.problem(Problem::OpenProxy, origin);
@@ -115,7 +115,7 @@ pub fn check_listen(reader: &mut Reader<'_>, server: &ServerSettings, has_tokens
         return;
     }
     let listen = server.listen.to_string();
-    if !has_tokens {
+    if !asks {
         reader.problem(Problem::OpenListen { listen }, origin);
     } else if server.tls.is_none() && !server.behind_tls_proxy {
         reader.problem(Problem::ClearText { listen }, origin);

@@ -31,6 +31,7 @@ const LIVE: &[&str] = &[
     "outbox.backoff",
     "outbox.backoff.",
     "audit.keep",
+    "auth.token[",
     "dead.keep",
     "dead.alert_at",
     "idempotency.",
@@ -61,16 +62,13 @@ const LIVE: &[&str] = &[
 /// Settings that change while the host runs, but don't come or go.
 const LIVE_WHILE_SET: &[&str] = &["server.tls.cert", "server.tls.key"];
 
-/// Tokens change while the host runs, as long as there are some before and after.
-pub const TOKENS: &str = "auth.token[";
-
 /// When a setting counts after it was changed; `stays` tells that it has a value before and after.
 pub fn effect(key: &str, stays: bool) -> Effect {
     let is_live = LIVE.iter().any(|live| match live.ends_with(['.', '[']) {
         true => key.starts_with(live),
         false => Glob::new(*live).matches(key),
     });
-    let is_live_while_set = LIVE_WHILE_SET.contains(&key) || key.starts_with(TOKENS);
+    let is_live_while_set = LIVE_WHILE_SET.contains(&key);
     if is_live || (stays && is_live_while_set) { Effect::Now } else { Effect::Restart }
 }
 
@@ -80,12 +78,7 @@ pub fn changes(old: &[Shown], new: &[Shown]) -> Vec<SettingChange> {
         shown.iter().map(|shown| (shown.path.clone(), shown.value.clone())).collect()
     };
     let (old, new) = (values(old), values(new));
-    let has_tokens = |values: &BTreeMap<String, Value>| values.keys().any(|key| key.starts_with(TOKENS));
-    let keeps_tokens = has_tokens(&old) && has_tokens(&new);
-    let stays = |key: &String| match key.starts_with(TOKENS) {
-        true => keeps_tokens,
-        false => old.contains_key(key) && new.contains_key(key),
-    };
+    let stays = |key: &String| old.contains_key(key) && new.contains_key(key);
     let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differs = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
     differs
@@ -224,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_change_at_once_and_come_and_go_with_a_restart() {
+    fn tokens_come_and_go_at_once_and_whether_one_is_asked_for_changes_with_a_restart() {
         let tokens = |names: &[&str]| {
             let settings =
                 names.iter().enumerate().map(|(index, name)| (format!("auth.token[{index}].name"), json!(name)));
@@ -236,8 +229,10 @@ mod tests {
         };
         assert_eq!(effects(&tokens(&["a"]), &tokens(&["b", "c"])), [Effect::Now; 2]);
         assert_eq!(effects(&tokens(&["a", "b"]), &tokens(&["a"])), [Effect::Now]);
-        assert_eq!(effects(&tokens(&["a"]), &[]), [Effect::Restart]);
-        assert_eq!(effects(&[], &tokens(&["a"])), [Effect::Restart]);
+        assert_eq!(effects(&tokens(&["a"]), &[]), [Effect::Now]);
+        assert_eq!(effects(&[], &tokens(&["a"])), [Effect::Now]);
+        let asks = |required: bool| shown(&[("auth.required", json!(required))]);
+        assert_eq!(effects(&asks(true), &asks(false)), [Effect::Restart]);
     }
 
     #[test]

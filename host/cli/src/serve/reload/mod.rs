@@ -33,10 +33,11 @@ use waybill_core::changes::{Change, ChangeKind};
 use waybill_core::code::Code;
 use waybill_core::port::changes::Changes as _;
 use waybill_core::port::transact::{AuditEvent, TransactStore};
+use waybill_core::route::Routes;
 use waybill_core::time::UnixMillis;
 use waybill_engine::{ChangeFeed, Engine, Participants, Refusal};
 use waybill_sandbox::{Fleet, SwapError};
-use waybill_server::auth::StaticTokens;
+use waybill_server::auth::Tokens;
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::SurrealStore;
 
@@ -71,8 +72,10 @@ pub struct Host {
     pub encryption: Encryption,
     /// Told of each reload, and of each that was refused.
     pub changes: Arc<ChangeFeed>,
-    /// Who may call; none = nobody is asked for a token.
-    pub tokens: Option<StaticTokens>,
+    /// Who may call, where anybody is asked for a token.
+    pub tokens: Tokens,
+    /// Whoever calls is asked for one, as long as this host runs.
+    pub asks_for_tokens: bool,
 }
 
 /// A running host's configuration. Cheap to clone.
@@ -124,7 +127,10 @@ impl Reloader {
 
     async fn reload_now(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused> {
         let mut running = self.running.lock().await;
-        let next = self.host.source.read().map_err(|error| refused(error.code(), error.to_string(), false))?;
+        let mut next = self.host.source.read().map_err(|error| refused(error.code(), error.to_string(), false))?;
+        if self.host.asks_for_tokens && !next.auth.required {
+            leave_out_implied(&mut next);
+        }
         let certificate = match (&self.host.encryption, &next.server.tls) {
             (Encryption::Tls(tls), Some(TlsSettings { cert, key })) => {
                 let renewed =
@@ -134,9 +140,8 @@ impl Reloader {
             // To begin with TLS or to end with it takes a restart.
             _ => None,
         };
-        // To ask for tokens, or for none any more, takes a restart.
-        let known = crate::serve::tokens(&next.tokens).map_err(|error| of_cli(&error))?;
-        let tokens = self.host.tokens.as_ref().zip(known);
+        // To begin to ask for tokens, or to end it, takes a restart.
+        let known = crate::serve::tokens(&next.auth.tokens).map_err(|error| of_cli(&error))?;
         let trust = |config: &Config| (plugins::trust(&config.plugins), config.plugins.folder.clone());
         let (keys, folder) = trust(&next);
         // Whose signatures count is part of the trial: nothing that is loaded meanwhile goes by it.
@@ -146,9 +151,7 @@ impl Reloader {
             if let Some((tls, renewed)) = certificate {
                 tls.put_in_force(renewed);
             }
-            if let Some((tokens, known)) = tokens {
-                tokens.put_in_force(&known);
-            }
+            self.host.tokens.put_in_force(&known);
             self.host.fleet.configure(keys, folder).await;
             done.warnings.extend(self.define(running.saga.definitions.as_deref()).await);
         }
@@ -292,15 +295,21 @@ fn now() -> UnixMillis {
     UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// What is implied where only programs of this machine send isn't in force where others may, until a restart.
+fn leave_out_implied(next: &mut Config) {
+    let is_written = |shown: &Shown| shown.path.starts_with("transport.") || shown.path.starts_with("route[");
+    if !next.shown.iter().any(is_written) {
+        next.transports.clear();
+        next.routes = Routes::default();
+    }
+}
+
 /// What is shown as in force: settings that count after a restart are still what they were.
 fn still_pending(before: &[Shown], read: Vec<Shown>) -> Vec<Shown> {
     let is_in = |list: &[Shown], path: &str| list.iter().any(|shown| shown.path == path);
     let stay: HashSet<String> =
         read.iter().filter(|shown| is_in(before, &shown.path)).map(|shown| shown.path.clone()).collect();
-    let has_tokens = |list: &[Shown]| list.iter().any(|shown| shown.path.starts_with(diff::TOKENS));
-    let keeps_tokens = has_tokens(before) && has_tokens(&read);
-    let stays = |path: &String| if path.starts_with(diff::TOKENS) { keeps_tokens } else { stay.contains(path) };
-    let waits = |shown: &Shown| diff::effect(&shown.path, stays(&shown.path)) == Effect::Restart;
+    let waits = |shown: &Shown| diff::effect(&shown.path, stay.contains(&shown.path)) == Effect::Restart;
     let live = read.into_iter().filter(|shown| !waits(shown));
     live.chain(before.iter().filter(|shown| waits(shown)).cloned()).collect()
 }

@@ -24,10 +24,11 @@ use waybill_core::port::service::streams::StreamService;
 use waybill_core::port::transport::Transport;
 use waybill_core::time::UnixMillis;
 use waybill_server::approval::ApprovalLinks;
-use waybill_server::auth::{Role, StaticTokens, Tenants, TokenRecord};
+use waybill_server::auth::{Role, Tenants, TokenRecord, Tokens};
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 use waybill_server::tls::Encryption;
+use waybill_server::tokens::StoredTokens;
 use waybill_testkit::fake_transport::FakeTransport;
 use waybill_testkit::memory_host::{EngineConfig, InMemoryHost};
 
@@ -93,7 +94,7 @@ impl TestHost {
     }
 
     fn start(
-        auth: Option<StaticTokens>,
+        auth: Option<Tokens>,
         beside: Beside,
         change: impl FnOnce(&mut EngineConfig) + Send + 'static,
         setup: impl AsyncFnOnce(&InMemoryHost) + Send + 'static,
@@ -157,7 +158,7 @@ impl Drop for TestHost {
     }
 }
 
-fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
+fn parts(memory: &InMemoryHost, auth: Option<Tokens>) -> Parts {
     Parts {
         configuration: None,
         service: memory.outbox.clone(),
@@ -168,6 +169,11 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
         approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
         plugins: Some(memory.plugins.clone()),
         cors_origins: Vec::new(),
+        tokens: Some(StoredTokens::new(
+            auth.clone().unwrap_or_else(Tokens::none),
+            memory.store.clone(),
+            memory.store.clone(),
+        )),
         auth,
         encryption: Encryption::None,
         ui: None,
@@ -178,7 +184,7 @@ fn parts(memory: &InMemoryHost, auth: Option<StaticTokens>) -> Parts {
     }
 }
 
-fn tokens() -> StaticTokens {
+fn tokens() -> Tokens {
     use sha2::{Digest, Sha256};
     let record = |name: &str, token: &str, tenants| TokenRecord {
         name: name.into(),
@@ -189,7 +195,7 @@ fn tokens() -> StaticTokens {
         streams: Vec::new(),
     };
     let acme = Tenants::Only(vec![Tenant::new("acme").unwrap()]);
-    StaticTokens::new(vec![
+    Tokens::new(vec![
         record("looker", "sesame-sesame-sesame", Tenants::All),
         record("acme", "acme-acme-acme-acme", acme),
     ])
