@@ -216,6 +216,10 @@ def the_rest():
     done("listQuarantine", "ListQuarantined")
     for operation in ("showQuarantined", "dropQuarantined", "restoreQuarantined"):
         refused(operation, None, "nobody")
+    made = done("createToken", "CreatedToken", body=("NewToken", {"name": "ci", "roles": ["viewer"]}))
+    assert made.token.startswith("wb_") and made.stored.name == "ci"
+    assert "ci" in {token.name for token in done("listTokens", "ListToken").items}
+    assert done("revokeToken", "Token", "ci").name == "ci"
     assert done("whoAmI", "WhoAmI").auth == "none"
     done("welcome", "Welcome")
     done("livez", "Liveness")

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use waybill_cli::exit::Exit;
 
-use crate::configuration::refused;
+use crate::configuration::{case, refused};
 use crate::serve::{Host, PATIENCE, ask, noop};
 use crate::support::waybill;
 

@@ -32,3 +32,5 @@ mod support;
 #[cfg(unix)]
 mod tenants;
 mod terminal;
+#[cfg(unix)]
+mod tokens;

@@ -36,7 +36,7 @@ pub fn sign_in(door: &Door, refusal: Option<&Fault>) -> Markup {
                     label {
                         "API token"
                         input type="password" name="token" autocomplete="current-password" required autofocus spellcheck="false";
-                        small { "one of [[auth.token]] in the configuration; you may do here what it may do, and nothing else" }
+                        small { "one that this host knows; you may do here what it may do, and nothing else" }
                     }
                     p.acts { button.btn.main { "Sign in" } }
                     p.hint { "You are signed out after an hour without a request, after twelve hours, and when the token is taken away." }
@@ -52,7 +52,7 @@ fn not_needed() -> Markup {
         Icon::Done,
         &html! {
             b { "There is no sign-in here." }
-            " This host listens on this machine only, and no token is configured: every program of this machine may do everything. "
+            " This host listens on this machine only, and asks nobody for a token: every program of this machine may do everything. "
             a href=(address::OVERVIEW) { "To the overview" }
         },
         None,

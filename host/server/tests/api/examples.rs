@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
+use sha2::Digest as _;
 use waybill_api::plugins::{PluginReload, PluginService};
 use waybill_core::ids::Tenant;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange};
 use waybill_core::port::service::{OperationRequest, Planned};
+use waybill_core::port::tokens::StoredToken;
 use waybill_core::saga::id::SagaId;
+use waybill_core::time::UnixMillis;
 use waybill_server::approval::token::Claims;
 use waybill_testkit::memory_host::{InMemoryHost, ORDER, message};
 
@@ -203,6 +206,20 @@ pub async fn approval_token(host: &InMemoryHost, tenant: &str, id: &str, change:
     links(&[7; 32]).token(&claims).unwrap()
 }
 
+/// A stored token for all tenants, which is its name.
+pub fn stored_token(name: &str) -> StoredToken {
+    StoredToken {
+        name: name.to_owned(),
+        sha256: sha2::Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect(),
+        ends_with: String::new(),
+        roles: vec!["viewer".to_owned()],
+        tenants: None,
+        created_at: UnixMillis(1_700_000_000_000),
+        created_by: "ann".to_owned(),
+        expires_at: None,
+    }
+}
+
 async fn others(host: &InMemoryHost, path: &str, tenant: &str) -> Example {
     match path {
         "/v1/transactions" => saying("", r#"{"statements":[{"query":"RETURN 1","bindings":{"a":1}}]}"#),
@@ -229,6 +246,12 @@ async fn others(host: &InMemoryHost, path: &str, tenant: &str) -> Example {
         }
         "/v1/plugins/{name}/log" => {
             host.plugins.writes("http", "warn", "the peer closed the connection", &[("peer", "127.0.0.1:9")]);
+            about("")
+        }
+        "/v1/tokens" => saying("", format!(r#"{{"name":"{}","roles":["viewer"]}}"#, ulid::Ulid::new())),
+        "/v1/tokens/{name}" => {
+            let name = name_in(path).to_owned();
+            host.store.write(|tables| tables.tokens.insert(name.clone(), stored_token(&name)));
             about("")
         }
         "/v1/plugins/{name}/component" => saying("", format!("\0asm{}", ulid::Ulid::new())),

@@ -49,4 +49,5 @@ mod subscribe;
 mod support;
 mod system;
 mod tls;
+mod tokens;
 mod workers;

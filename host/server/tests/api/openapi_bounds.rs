@@ -18,7 +18,7 @@ const OF_FORM: [&str; 5] =
 
 /// Members and parameters of which a schema can't say all: their descriptions do. A component or an operation, and a name; without a
 /// component it is the same everywhere.
-const SAID_IN_WORDS: [(&str, &str); 16] = [
+const SAID_IN_WORDS: [(&str, &str); 18] = [
     // Texts with a grammar, and texts that the host has made.
     ("", "filter"),
     ("", "cursor"),
@@ -37,6 +37,9 @@ const SAID_IN_WORDS: [(&str, &str); 16] = [
     // It lies in the future.
     ("NewMessage", "expires_at"),
     ("EditMessage", "expires_at"),
+    // Roles and tenants are named.
+    ("NewToken", "roles"),
+    ("NewToken", "tenants"),
     // Answers have such events, too, and are bound by what was taken once.
     ("ImportStream", "events"),
 ];

@@ -1,0 +1,123 @@
+//! `waybill token`: by a host, and while none runs.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use waybill_cli::exit::Exit;
+
+use crate::host::TestHost;
+use crate::serve::{Host, ask, noop};
+use crate::support::{Command, waybill};
+
+fn asked(host: &TestHost, arguments: &[&str]) -> Command {
+    waybill(arguments).arg("--url").arg(&host.url)
+}
+
+#[test]
+fn a_token_is_written_once_listed_and_revoked() {
+    let host = TestHost::empty();
+    let create = [
+        "token",
+        "create",
+        "ci",
+        "--role",
+        "viewer",
+        "--role",
+        "append:build.**",
+        "--tenant",
+        "acme",
+        "--expires",
+        "90d",
+    ];
+    let made = asked(&host, &create).run();
+    assert_eq!(made.exit, Exit::Done, "{}", made.err);
+    assert!(made.out.starts_with("wb_") && made.out.trim_end().len() == 67 && made.out.lines().count() == 1);
+    assert!(made.err.contains("made ci, for acme as viewer, append:build.**, good until "), "{}", made.err);
+    assert!(!made.err.contains("wb_"), "{}", made.err);
+    let quiet = asked(&host, &["token", "create", "dev", "--role", "viewer", "-q"]).run();
+    assert!(quiet.out.starts_with("wb_") && quiet.err.is_empty(), "{quiet:?}");
+    let as_json = asked(&host, &["token", "create", "ops", "--role", "admin", "-o", "json"]).run();
+    let read: Value = serde_json::from_str(&as_json.out).unwrap();
+    assert_eq!((&read["stored"]["name"], &read["stored"]["expires_at"]), (&Value::from("ops"), &Value::Null));
+    assert!(read["token"].as_str().unwrap().starts_with("wb_"));
+
+    let taken = asked(&host, &["token", "create", "ci", "--role", "viewer"]).run();
+    assert_eq!((taken.exit, taken.out.as_str()), (Exit::Conflict, ""));
+    assert!(taken.err.contains("AUTH.TOKEN_TAKEN"), "{}", taken.err);
+    let list = asked(&host, &["token", "list"]).run();
+    assert!(list.out.contains("viewer, append:build.**") && !list.out.contains(made.out.trim_end()), "{}", list.out);
+    assert_eq!(asked(&host, &["token", "list", "-o", "ids"]).run().out, "ci\ndev\nops\n");
+
+    let revoked = asked(&host, &["token", "revoke", "ci", "-"]).input("dev\n").run();
+    assert_eq!(revoked.exit, Exit::Done, "{}", revoked.err);
+    assert!(revoked.err.contains("revoked ci") && revoked.err.contains("revoked dev"), "{}", revoked.err);
+    let gone = asked(&host, &["token", "revoke", "ci"]).run();
+    assert!(gone.exit == Exit::NotFound && gone.err.contains("AUTH.TOKEN_NOT_FOUND"), "{gone:?}");
+    assert_eq!(
+        host.acts(),
+        ["TokenCreated ci", "TokenCreated dev", "TokenCreated ops", "TokenRevoked ci", "TokenRevoked dev"]
+    );
+}
+
+#[test]
+fn a_token_without_a_role_is_a_mistake_of_the_command_line() {
+    let done = waybill(&["token", "create", "ci"]).run();
+    assert_eq!(done.exit, Exit::Usage);
+    assert!(done.err.contains("--role"), "{}", done.err);
+    let in_memory = waybill(&["token", "create", "ci", "--role", "viewer", "--config", "gone.toml"]).run();
+    assert!(in_memory.exit == Exit::Usage && in_memory.err.contains("CONFIG.FILE"), "{in_memory:?}");
+}
+
+#[test]
+fn the_first_token_is_made_while_no_host_runs_and_revoking_it_opens_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[auth]\nrequired = true\n")).unwrap();
+    let create = |name: &str| waybill(&["token", "create", name, "--role", "admin", "--config", &config, "-q"]).run();
+    let made = create("ops");
+    assert_eq!((made.exit, made.err.as_str()), (Exit::Done, ""), "{}", made.out);
+    let token = made.out.trim_end();
+    assert_eq!(create("ops").exit, Exit::Conflict, "its name is taken");
+
+    let mut host = Host::start(dir.path(), &["--config", &config]);
+    let url = host.url();
+    let refused = ask(&url, &["outbox", "stats"]);
+    assert!(refused.exit == Exit::NotAllowed && refused.err.contains("AUTH.REQUIRED"), "{refused:?}");
+    let known = |arguments: &[&str]| waybill(arguments).args(&["--url", &url]).env("WAYBILL_TOKEN", token).run();
+    assert_eq!(known(&["token", "list", "-o", "ids"]).out, "ops\n");
+    let held = create("second");
+    assert_eq!(held.exit, Exit::Conflict, "{held:?}");
+    assert!(held.err.contains("STORAGE.LOCKED") && held.out.is_empty(), "{held:?}");
+
+    assert_eq!(known(&["token", "revoke", "ops"]).exit, Exit::Done);
+    let over = known(&["token", "list"]);
+    assert_eq!(over.exit, Exit::NotAllowed, "{over:?}");
+    assert!(over.err.contains("AUTH.NO_TOKENS") && over.err.contains("waybill token create"), "{}", over.err);
+    host.signal(Signal::TERM);
+    let (status, told) = host.ended();
+    assert!(status.success(), "{told}");
+}
+
+#[test]
+fn tokens_that_a_reload_takes_away_open_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    // printf %s 0123456789abcdef0123456789abcdef > token
+    std::fs::write(dir.path().join("token"), "0123456789abcdef0123456789abcdef").unwrap();
+    let with_token = format!("{text}[[auth.token]]\nname = \"ops\"\ntoken_file = \"token\"\nroles = [\"admin\"]\n");
+    std::fs::write(&config, with_token).unwrap();
+    let mut host = Host::start(dir.path(), &["--config", &config]);
+    let url = host.url();
+    let token = "0123456789abcdef0123456789abcdef";
+    let known = |arguments: &[&str]| waybill(arguments).args(&["--url", &url]).env("WAYBILL_TOKEN", token).run();
+    std::fs::write(&config, text).unwrap();
+    let reloaded = known(&["config", "reload"]);
+    assert_eq!(reloaded.exit, Exit::Done, "{}", reloaded.err);
+    assert!(reloaded.out.contains("auth.required"), "{}", reloaded.out);
+    for done in [known(&["outbox", "stats"]), ask(&url, &["outbox", "stats"])] {
+        assert!(done.exit == Exit::NotAllowed && done.err.contains("AUTH.NO_TOKENS"), "{done:?}");
+    }
+    host.signal(Signal::TERM);
+    assert!(host.ended().0.success());
+}
