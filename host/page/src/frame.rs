@@ -228,7 +228,7 @@ impl Frame {
                 "as of " time #as-of datetime=(self.as_of.0.to_string()) { (clock(self.as_of)) } br;
                 button.bare type="button" popovertarget="keys" { "Keys " kbd { "?" } } br;
                 @match &self.who {
-                    Who::Local => { "no sign-in: only programs on this machine are served, and no token is configured" }
+                    Who::Local => { "no sign-in: only programs on this machine are served, and nobody is asked for a token" }
                     Who::Nobody => { a href=(address::SIGN_IN) { "Sign in" } }
                     Who::SignedIn { name, roles, tenants, form_token } => {
                         "signed in as " span.strong { (foreign(name)) } br;
