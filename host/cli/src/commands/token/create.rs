@@ -56,7 +56,8 @@ pub(super) async fn run(args: &Create, global: &Global, term: &mut Term) -> Resu
     let asked = args.asked();
     if args.config.data.is_some() || args.config.config.is_some() {
         let config = Source::new(&args.config, Vec::new(), term).read()?;
-        let created = serve::create_token(&config, asked, term).await?;
+        // Opening a store takes far more room than asking a host does.
+        let created = Box::pin(serve::create_token(&config, asked, term)).await?;
         let text = serde_json::to_string(&created).unwrap_or_default();
         if !config.auth.required {
             term.say("note: the host asks nobody for a token: set [auth] required = true");
