@@ -94,6 +94,6 @@ pub trait ConfigurationService: Send + Sync + 'static {
     /// Reads the configuration from where it came from. With `apply` all of what can change while the host runs is put in
     /// force, or nothing; without, it is only compared and its plugins are loaded.
     async fn reload(&self, apply: bool, actor: &str) -> Result<Reloaded, ReloadRefused>;
-    /// Every setting in force, by key. It waits while the configuration is read again.
-    async fn settings(&self) -> Vec<SettingView>;
+    /// Every setting in force, by key: those of before until a reload that is at work has put others in force.
+    fn settings(&self) -> Vec<SettingView>;
 }

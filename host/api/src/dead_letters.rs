@@ -23,6 +23,7 @@ use crate::facets::FacetsView;
 use crate::inbox::InboxMessageView;
 use crate::instant::Instant;
 use crate::messages::{Enqueued, MessageView};
+use crate::operations::LastReplayView;
 
 /// A message that can't be delivered, a saga whose compensation is stuck, a received message that can't be handled, or an event of a
 /// stream that can't be numbered or relayed.
@@ -231,6 +232,9 @@ pub struct DeadGroupView {
     pub latest_at: Instant,
     /// Id of one of them.
     pub example: String,
+    /// The latest bulk replay that put something of this group back, among the latest 100 operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_replay: Option<LastReplayView>,
 }
 
 impl From<DeadGroup> for DeadGroupView {
@@ -246,6 +250,7 @@ impl From<DeadGroup> for DeadGroupView {
             first_at: instant(group.first_at),
             latest_at: instant(group.latest_at),
             example: group.example,
+            last_replay: None,
         }
     }
 }

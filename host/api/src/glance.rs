@@ -9,6 +9,16 @@ pub struct Glance {
     pub depths: Vec<OutboxStats>,
     /// All transports, also those for which nothing waits.
     pub transports: Vec<String>,
+    /// Dead letters of all kinds as readiness counted them last; none = it didn't, because `dead.alert_at` is 0 or the store doesn't answer.
+    pub dead: Option<DeadCounted>,
+}
+
+/// How many dead letters were counted, without those in quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadCounted {
+    pub count: u64,
+    /// There are more than are counted.
+    pub is_at_least: bool,
 }
 
 /// What there was of all tenants since the process began.

@@ -81,7 +81,7 @@ pub struct ChangeView {
 
 impl From<KeptChange> for ChangeView {
     fn from(kept: KeptChange) -> Self {
-        let KeptChange { id, change, times, last_at } = kept;
+        let KeptChange { id, change, times, last_at, .. } = kept;
         Self {
             // Another process counts from 1 again.
             id: format!("{}-{id}", change.at.0),
@@ -101,7 +101,7 @@ impl From<KeptChange> for ChangeView {
 /// Which changes are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangesAsked {
-    /// Those that happened at this instant or later; none = all that are kept.
+    /// Those that happened at this instant or later, or after a change that did; none = all that are kept.
     pub since: Option<UnixMillis>,
     pub limit: usize,
     /// Tenants of the credential, none = all: it sees theirs, and what is everybody's.

@@ -20,7 +20,7 @@ pub struct NeighboursView {
     pub before: Vec<NeighbourView>,
     /// How many more in memory do.
     pub further_before: u64,
-    /// Those that wait behind it, the nearest first.
+    /// Those that wait behind it, the nearest first. Dead letters that hold the key are among them.
     pub behind: Vec<NeighbourView>,
     /// How many more in memory do.
     pub further_behind: u64,

@@ -76,7 +76,7 @@ pub struct AuditView {
     /// What happened, e.g. `TxReplayRequested` or `outbox_flush_conflict`; of messages and sagas `TxBegin`, `TxRetry`, `TxDead` and
     /// `TxReplay`, of received messages the last three, of events of streams `TxDead`.
     pub kind: String,
-    /// Who asked: a token's name, `local`, or a host.
+    /// Who asked: a token's name, a person as `E-MAIL (oidc:SUB)` or `oidc:SUB`, `local`, or a host.
     pub actor: String,
     /// Whose data; null = everybody's.
     pub tenant: Option<String>,

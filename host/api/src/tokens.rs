@@ -62,7 +62,7 @@ pub struct TokenView {
 pub enum TokenSource {
     /// In the configuration, as `[[auth.token]]`.
     Configuration,
-    /// In the store.
+    /// In the store, where it was made by `POST /v1/tokens` or the command line.
     Store,
 }
 

@@ -95,6 +95,9 @@ pub enum CliError {
     /// The host is ready, and couldn't tell some of its status; told already.
     #[error("the host couldn't tell {}", number(*.parts as u64, "part of its status", "parts of its status"))]
     Untold { parts: usize },
+    /// A host that was asked for its health isn't well, or nobody answers.
+    #[error("{why}")]
+    Unwell { why: String },
     /// The configuration in force isn't the one that would be read; told already.
     #[error("{}", number(*.settings as u64, "setting differs", "settings differ"))]
     Differs { settings: usize },
@@ -157,6 +160,7 @@ impl CliError {
             Self::Io { .. }
             | Self::Checks { .. }
             | Self::Untold { .. }
+            | Self::Unwell { .. }
             | Self::Differs { .. }
             | Self::SagaEnded { .. }
             | Self::Declined => Exit::Failed,

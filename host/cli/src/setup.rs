@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::config::problem::ConfigError;
 use crate::config::reader::Flag;
-use crate::config::{Config, Inputs, cache_folder, data_folder, find_file, load};
+use crate::config::{Config, Inputs, ServerSettings, cache_folder, data_folder, find_file, listener, load};
 use crate::term::Term;
 
 /// Which configuration. The environment is laid under the flags by [`ConfigArgs::or_env`].
@@ -62,19 +62,28 @@ impl Source {
 
     /// Reads and checks it, as it is now.
     pub fn read(&self) -> Result<Config, ConfigError> {
+        load(&self.inputs())
+    }
+
+    /// Reads where a host of it listens, whatever else is wrong with it; the second value says why that can't be read.
+    pub fn listener(&self) -> (ServerSettings, Option<ConfigError>) {
+        listener(&self.inputs())
+    }
+
+    fn inputs(&self) -> Inputs {
         let cache = match &self.args.data {
             // A host with a folder of its own keeps everything there.
             Some(data) => Some(data.join("cache")),
             None => cache_folder(),
         };
-        load(&Inputs {
+        Inputs {
             file: find_file(self.args.config.as_deref()),
             env: self.env.clone(),
             flags: self.flags.clone(),
             data: data_folder(),
             cache,
             bundled: waybill_bundled::all().iter().map(|bundled| bundled.name).collect(),
-        })
+        }
     }
 }
 

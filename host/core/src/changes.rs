@@ -89,6 +89,8 @@ pub struct KeptChange {
     /// How often it happened within [`CHANGE_REPEATS_WITHIN`].
     pub times: u64,
     pub last_at: UnixMillis,
+    /// The latest instant that any change had had when it happened last: `last_at`, unless the clock was set back.
+    reached: UnixMillis,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +98,8 @@ pub struct ChangeLog {
     /// Since when all are there; none = it hasn't begun.
     since: Option<UnixMillis>,
     noted: u64,
+    /// The latest instant that any change had.
+    reached: UnixMillis,
     /// In the order they happened.
     kept: VecDeque<KeptChange>,
 }
@@ -112,27 +116,36 @@ impl ChangeLog {
     }
 
     pub fn note(&mut self, change: Change) {
-        let recent =
-            self.kept.iter_mut().rev().take_while(|kept| change.at.since(kept.change.at) < CHANGE_REPEATS_WITHIN);
+        self.reached = self.reached.max(change.at);
+        // Behind a clock that was set back, what happened an hour later isn't a repeat because it has an earlier instant.
+        let is_recent = |kept: &&mut KeptChange| is_within_repeats(kept.change.at, change.at);
+        let recent = self.kept.iter_mut().rev().take_while(is_recent);
         if let Some(earlier) = recent.into_iter().find(|kept| change.is_repeat_of(&kept.change)) {
             earlier.times += 1;
-            earlier.last_at = change.at;
+            earlier.last_at = earlier.last_at.max(change.at);
+            earlier.reached = self.reached;
             return;
         }
         if self.kept.len() >= CHANGES_MAX {
-            self.kept.pop_front();
-            self.since = self.kept.front().map(|oldest| oldest.change.at);
+            let gone = self.kept.pop_front().map(|gone| gone.reached);
+            self.since = self.since.max(gone).max(self.kept.front().map(|oldest| oldest.change.at));
         }
         self.noted += 1;
-        self.kept.push_back(KeptChange { id: self.noted, last_at: change.at, change, times: 1 });
+        self.kept.push_back(KeptChange { id: self.noted, last_at: change.at, change, times: 1, reached: self.reached });
     }
 
-    /// Those that happened at an instant or later, newest first, at most `limit` of those that are wanted.
+    /// Those that happened at an instant or later, newest first, at most `limit` of those that are wanted. Where the clock was set back,
+    /// also what was noted after a change of that instant, whatever instant it has itself: who asks for what came since the latest that
+    /// it knows misses none.
     pub fn latest(&self, since: Option<UnixMillis>, limit: usize, wanted: impl Fn(&Change) -> bool) -> Vec<KeptChange> {
-        let is_late = |kept: &&KeptChange| since.is_none_or(|since| kept.last_at >= since);
+        let is_late = |kept: &&KeptChange| since.is_none_or(|since| kept.reached >= since);
         let found = self.kept.iter().rev().filter(is_late).filter(|kept| wanted(&kept.change));
         found.take(limit).cloned().collect()
     }
+}
+
+fn is_within_repeats(one: UnixMillis, other: UnixMillis) -> bool {
+    one.since(other).max(other.since(one)) < CHANGE_REPEATS_WITHIN
 }
 
 /// A text on one line, as much of it as is kept.
@@ -186,6 +199,30 @@ mod tests {
         assert_eq!(late.iter().map(|kept| kept.id).collect::<Vec<_>>(), [3, 2, 1], "the last time counts");
         assert_eq!(log.latest(Some(UnixMillis(50_000)), 10, |_| true).len(), 1);
         assert_eq!(log.latest(None, 1, |change| change.kind == ChangeKind::TransportFlowing).len(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_changes_no_order_and_hides_nothing() {
+        let mut log = ChangeLog::default();
+        log.begin(UnixMillis(0));
+        log.note(change(4_000, ChangeKind::TransportBlocked, "bus"));
+        log.note(change(4_001, ChangeKind::OperationBegun, "op"));
+        // An hour back. What happens now is no repeat of what happened before.
+        log.note(change(402, ChangeKind::TransportBlocked, "bus"));
+        log.note(change(403, ChangeKind::TransportBlocked, "bus"));
+        assert_eq!(all(&log), [(3, "bus".to_owned(), 2), (2, "op".to_owned(), 1), (1, "bus".to_owned(), 1)]);
+        let since = |seconds: u64| -> Vec<u64> {
+            let late = log.latest(Some(UnixMillis(seconds * 1_000)), usize::MAX, |_| true);
+            late.into_iter().map(|kept| kept.id).collect()
+        };
+        assert_eq!(since(4_001), [3, 2], "who knows those until then misses none");
+        assert_eq!((since(402), since(4_002)), (vec![3, 2, 1], Vec::new()));
+        let mut full = ChangeLog::default();
+        full.begin(UnixMillis(4_000_000));
+        for _ in 0..=CHANGES_MAX {
+            full.note(change(400, ChangeKind::OperationBegun, "op"));
+        }
+        assert_eq!(full.since(), Some(UnixMillis(4_000_000)), "it never has more than it began with");
     }
 
     #[test]

@@ -149,6 +149,7 @@ impl Engine {
             history: Mutex::new(History::new(began.mono)),
             history_fronts: janitor::HistoryFronts::default(),
             quarantine: Arc::default(),
+            dead_counted: Mutex::default(),
             spread: std::sync::atomic::AtomicU64::new(0),
             draining: std::sync::atomic::AtomicBool::new(false),
         });

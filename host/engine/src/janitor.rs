@@ -33,7 +33,7 @@ const HISTORY: &str = "retirement of finished messages";
 const DEAD: &str = "retirement of dead letters";
 
 /// Starts the tasks that remove history after `keep_done`, dead letters after `dead.keep`, payload dedup after its window,
-/// the audit trail after `audit.keep`, idempotency keys after their time, ids of events after `events.keep_ids`, and ended sagas after `saga.keep_done`. Each is a task of its own, so that none waits for
+/// the audit trail and bulk operations after `audit.keep`, idempotency keys after their time, ids of events after `events.keep_ids`, and ended sagas after `saga.keep_done`. Each is a task of its own, so that none waits for
 /// another, and one that fails holds up none of them.
 pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
     let config = &outbox.context.config;
@@ -72,6 +72,9 @@ pub(crate) fn start(outbox: &Arc<Outbox>) -> Vec<JoinHandle<()>> {
         }),
         retire(outbox, "retirement of the audit trail", wait.min(config.keep_audit), |outbox| async move {
             Ok(retire_audit(&outbox).await?)
+        }),
+        retire(outbox, "retirement of bulk operations", wait.min(config.keep_audit), |outbox| async move {
+            Ok(retire_operations(&outbox).await?)
         }),
         retire(outbox, "retirement of sagas", wait.min(config.sagas.keep_done), |outbox| async move {
             match &outbox.sagas {
@@ -237,6 +240,17 @@ async fn retire_audit(outbox: &Outbox) -> Result<(), StoreError> {
     }
 }
 
+/// They are kept as acts are. They belong to no shard either.
+async fn retire_operations(outbox: &Outbox) -> Result<(), StoreError> {
+    loop {
+        let limit = before(outbox, outbox.context.live().config.keep_audit);
+        if outbox.context.stores.transact.purge_operations(limit, RETIRE_PAGE).await? < RETIRE_PAGE {
+            return Ok(());
+        }
+        sleep(RETIRE_PAUSE).await;
+    }
+}
+
 async fn retire_dead(outbox: &Outbox) {
     for shard in outbox.shards.iter().filter(|shard| shard.is_owned()) {
         if let Err(error) = retire_dead_of(outbox, shard).await {
@@ -254,7 +268,7 @@ async fn retire_dead_of(outbox: &Outbox, shard: &ShardHandle) -> Result<(), Serv
         let page = outbox.context.stores.owner.dead_before(shard.shard, after, limit, now, RETIRE_PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.seq());
-        let purges = page.iter().map(|place| shard.command(OperatorCommand::Purge { place: *place }));
+        let purges = page.iter().map(|place| shard.command(OperatorCommand::Purge { place: *place, died_at: None }));
         for purged in futures::future::join_all(purges).await {
             match purged {
                 // An operator was first.

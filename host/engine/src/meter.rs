@@ -12,7 +12,9 @@ use waybill_core::code::Code;
 use waybill_core::ids::Tenant;
 use waybill_core::message::Message;
 use waybill_core::outbox::owner::Routing;
+use waybill_core::outbox::records::DeadLetter;
 use waybill_core::port::transport::Fault;
+use waybill_core::port::workers::EXTERNAL;
 use waybill_core::time::UnixMillis;
 use waybill_core::topic::Topic;
 
@@ -232,8 +234,8 @@ impl Meter {
         self.expired.increment(count as u64);
     }
 
-    /// Messages that were committed.
-    pub fn enqueued<'a>(&self, live: &Live, messages: impl Iterator<Item = (&'a Tenant, &'a Topic)>) {
+    /// Messages that a commit took into the outbox.
+    pub fn enqueued(&self, live: &Live, messages: &[Arc<Message>]) {
         let routing = &*live.routing;
         let mut run: Option<(&Tenant, &Topic, u64)> = None;
         let count = |(tenant, topic, count): (&Tenant, &Topic, u64)| {
@@ -243,7 +245,7 @@ impl Meter {
             self.counts.of(transport).enqueued.fetch_add(count, Ordering::Relaxed);
             meters.count("tx_outbox_enqueued_total", &meters.enqueued, route, routing, count);
         };
-        for (tenant, topic) in messages {
+        for (tenant, topic) in messages.iter().map(|message| (&message.tenant, &message.topic)) {
             match &mut run {
                 Some((same, alike, count)) if *same == tenant && *alike == topic => *count += 1,
                 _ => run.replace((tenant, topic, 1)).into_iter().for_each(count),
@@ -300,18 +302,31 @@ impl Meter {
 
     pub fn retried(&self, transport: &str, tenant: &Tenant, fault: &Fault) {
         self.counts.of(Some(transport)).retried.fetch_add(1, Ordering::Relaxed);
-        self.failed("tx_outbox_retry_total", tenant, fault);
+        self.failed("tx_outbox_retry_total", tenant, &fault.code);
         self.flush_retry.increment(1);
     }
 
-    pub fn died(&self, transport: &str, tenant: &Tenant, fault: &Fault) {
-        self.counts.of(Some(transport)).dead.fetch_add(1, Ordering::Relaxed);
-        self.failed("tx_outbox_dead_total", tenant, fault);
+    /// An attempt that its message dies of.
+    pub fn settled_dead(&self) {
         self.flush_dead.increment(1);
     }
 
-    fn failed(&self, name: &'static str, tenant: &Tenant, fault: &Fault) {
-        let (tenant, code) = (self.tenants.of(tenant.as_str()), self.codes.of(&fault.code));
+    /// Messages that a commit made dead letters of. They count for the transport that tried them last, else for that of their route.
+    pub fn died(&self, live: &Live, dead: &[Arc<DeadLetter>]) {
+        for dead in dead {
+            let last = dead.history.last().map(|attempt| &*attempt.transport);
+            let tried = dead.history.iter().rev().map(|attempt| &*attempt.transport).find(|name| !name.is_empty());
+            let routed = || live.routing.routes.find(&dead.message.topic).map(|route| route.transport.as_str());
+            let transport = tried.or_else(routed);
+            self.counts.of(transport).dead.fetch_add(1, Ordering::Relaxed);
+            // Codes of workers have no bound.
+            let code = if last == Some(EXTERNAL) { Code::EXTERNAL_FAILED.as_str() } else { dead.code.as_str() };
+            self.failed("tx_outbox_dead_total", &dead.message.tenant, code);
+        }
+    }
+
+    fn failed(&self, name: &'static str, tenant: &Tenant, code: &str) {
+        let (tenant, code) = (self.tenants.of(tenant.as_str()), self.codes.of(code));
         // Two hundred tenants with as many codes each would still be forty thousand series.
         let tenant = if self.failures.has(&format!("{code} {tenant}")) { tenant } else { OTHER };
         counter!(name, "tenant" => tenant.to_owned(), "code" => code.to_owned()).increment(1);

@@ -32,6 +32,10 @@ pub const ANSWER: &str = "/ui/answer";
 pub const OPERATIONS: &str = "/ui/operations";
 pub const OPERATION: &str = "/ui/operation";
 pub const SIGN_IN: &str = "/ui/sign-in";
+/// Leads to the provider that people sign in at.
+pub const SIGN_IN_OIDC: &str = "/ui/sign-in/oidc";
+/// Where the provider leads back to.
+pub const SIGN_IN_OIDC_CALLBACK: &str = "/ui/sign-in/oidc/callback";
 pub const SIGN_OUT: &str = "/ui/sign-out";
 /// Where the numbers of an open view come from.
 pub const LIVE: &str = "/ui/live";

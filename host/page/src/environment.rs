@@ -54,7 +54,7 @@ pub struct Environment {
 pub struct BasePath(String);
 
 /// Attributes that hold addresses of the page.
-const ADDRESSES: [&str; 5] = ["href", "src", "action", "formaction", "data-source"];
+const ADDRESSES: [&str; 4] = ["href", "src", "action", "data-source"];
 
 impl BasePath {
     /// None = it isn't one or more names with a slash before each.

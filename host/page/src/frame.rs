@@ -6,6 +6,8 @@ use crate::address;
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::environment::Environment;
 use crate::icon::{self, Icon};
+use crate::live::Numbers;
+use crate::navigation;
 use crate::parts::{State, Tone, state};
 use crate::text::{Foreign, for_attribute, foreign};
 use crate::time::AsOf;
@@ -29,40 +31,6 @@ pub enum Place {
     /// Elsewhere, as the form to sign in.
     None,
 }
-
-/// A group of the navigation: its heading, and each view with its sign and its word.
-type Group = (&'static str, &'static [(Place, &'static str, Icon, &'static str)]);
-
-const NAVIGATION: [Group; 4] = [
-    ("", &[(Place::Overview, address::OVERVIEW, Icon::Home, "Overview")]),
-    (
-        "Deliver",
-        &[
-            (Place::Messages, address::MESSAGES, Icon::Messages, "Messages"),
-            (Place::DeadLetters, address::DEAD_LETTERS, Icon::DeadLetters, "Dead letters"),
-            (Place::Blocked, address::BLOCKED, Icon::Block, "Blocked"),
-            (Place::Inbox, address::INBOX, Icon::Inbox, "Inbox"),
-            (Place::Idempotency, address::IDEMPOTENCY, Icon::Key, "Idempotency"),
-        ],
-    ),
-    (
-        "Coordinate",
-        &[
-            (Place::Sagas, address::SAGAS, Icon::Saga, "Sagas"),
-            (Place::Approvals, address::APPROVALS, Icon::Approval, "Approvals"),
-            (Place::Streams, address::STREAMS, Icon::Stream, "Streams and relays"),
-        ],
-    ),
-    (
-        "Host",
-        &[
-            (Place::Plugins, address::PLUGINS, Icon::Plug, "Plugins"),
-            (Place::Operations, address::OPERATIONS, Icon::Operations, "Operations"),
-            (Place::Configuration, address::CONFIGURATION, Icon::Gear, "Configuration"),
-            (Place::Audit, address::AUDIT, Icon::Audit, "Audit"),
-        ],
-    ),
-];
 
 /// How the host is, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +99,8 @@ pub struct Frame {
     pub verdict: Verdict,
     /// Empty unless the token names several.
     pub tenants: Vec<TenantChoice>,
+    /// Those beside the words of the navigation are shown.
+    pub numbers: Numbers,
     /// Where numbers that change come from; none = nothing changes in place.
     pub live: Option<String>,
 }
@@ -206,16 +176,7 @@ impl Frame {
                 @if !self.environment.name.is_empty() {
                     p.env { span class={ "tag " (self.environment.colour.class()) } { (Foreign(&self.environment.name)) } }
                 }
-                @for (heading, views) in NAVIGATION {
-                    div {
-                        @if !heading.is_empty() { h2 { (heading) } }
-                        ul { @for (place, address, sign, word) in views {
-                            li { a href=(address) aria-current=[(*place == self.place).then_some("page")] {
-                                (icon::small(*sign)) (word)
-                            } }
-                        } }
-                    }
-                }
+                (navigation::groups(self.place, &self.numbers))
                 (self.footer())
             }
         }
@@ -339,6 +300,7 @@ mod tests {
             who: Who::Local,
             verdict: Verdict::Ready,
             tenants: Vec::new(),
+            numbers: Numbers::new(),
             live: Some("/ui/live?view=messages".into()),
         }
     }

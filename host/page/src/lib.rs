@@ -4,9 +4,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `frame` | what every view has around it |
+//! | `navigation` | the ways to the views, with numbers |
 //! | `environment` | which host it is, and what stands around it |
 //! | `views` | the views, one function each |
 //! | `parts`, `states`, `icon` | what views are made of, over closed types |
+//! | `list` | lists, where a value that all rows have stands in the heading |
 //! | `depth` | how much waits, of several together |
 //! | `live` | numbers that change while a view is looked at |
 //! | `acts` | what can be done: the table of acts, their targets and forms |
@@ -32,7 +34,9 @@ mod depth;
 pub mod environment;
 pub mod frame;
 mod icon;
+mod list;
 pub mod live;
+mod navigation;
 pub mod parts;
 mod payload;
 mod prose;

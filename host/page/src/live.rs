@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use waybill_api::glance::DeadCounted;
 use waybill_api::status::OutboxStats;
 use waybill_core::port::saga::SagaStats;
 
@@ -27,6 +28,14 @@ pub const SAGAS_RUNNING: &str = "sagas-running";
 pub const SAGAS_STUCK: &str = "sagas-stuck";
 pub const SAGAS_PAUSED: &str = "sagas-paused";
 
+/// Numbers beside the words of the navigation: without a text while nothing calls for anybody.
+pub const NAV_DEAD: &str = "nav-dead";
+pub const NAV_HELD: &str = "nav-held";
+pub const NAV_STUCK: &str = "nav-stuck";
+pub const NAV_APPROVALS: &str = "nav-approvals";
+/// Beyond this, the navigation only says that there are more.
+const NAV_MAX: u64 = 10_000;
+
 /// A number that changes in place.
 pub fn number(name: &str, shown: &str) -> Markup {
     html! { span data-live=(name) { (shown) } }
@@ -45,6 +54,10 @@ pub struct Present<'a> {
     pub transports: &'a [String],
     pub held: usize,
     pub sagas: Option<SagaStats>,
+    /// None = they weren't counted lately.
+    pub dead: Option<DeadCounted>,
+    /// Dead letters are counted of all tenants, and only who sees all of these is shown how many there are.
+    pub shows_dead: bool,
 }
 
 impl Present<'_> {
@@ -54,7 +67,13 @@ impl Present<'_> {
         let mut put = |name: String, shown: String| {
             numbers.insert(name, shown);
         };
-        put(HELD.to_owned(), count(u64::try_from(self.held).unwrap_or(u64::MAX)));
+        let held = u64::try_from(self.held).unwrap_or(u64::MAX);
+        put(HELD.to_owned(), count(held));
+        put(NAV_HELD.to_owned(), beside(held, false));
+        if self.shows_dead {
+            let shown = self.dead.map_or_else(String::new, |dead| beside(dead.count, dead.is_at_least));
+            put(NAV_DEAD.to_owned(), shown);
+        }
         for (name, text) in shown(&Depth::of(self.depths.iter().copied())) {
             put(name.to_owned(), text);
         }
@@ -68,8 +87,19 @@ impl Present<'_> {
             put(SAGAS_RUNNING.to_owned(), count(sagas.running));
             put(SAGAS_STUCK.to_owned(), count(sagas.stuck));
             put(SAGAS_PAUSED.to_owned(), count(sagas.paused));
+            put(NAV_STUCK.to_owned(), beside(sagas.stuck, false));
+            put(NAV_APPROVALS.to_owned(), beside(sagas.approvals, false));
         }
         numbers
+    }
+}
+
+/// A number of the navigation.
+fn beside(number: u64, is_at_least: bool) -> String {
+    match number {
+        0 => String::new(),
+        1..=NAV_MAX => format!("{}{}", count(number), if is_at_least { "+" } else { "" }),
+        _ => format!("{}+", count(NAV_MAX)),
     }
 }
 
@@ -143,6 +173,28 @@ mod tests {
             assert_eq!(numbers.get(name).map(String::as_str), Some(shown), "{name}");
         }
         assert!(!numbers.contains_key(SAGAS_STUCK), "there are none to see");
+    }
+
+    #[test]
+    fn the_navigation_has_no_number_where_nothing_calls_for_anybody() {
+        let dead = |count, is_at_least| Present {
+            dead: Some(DeadCounted { count, is_at_least }),
+            shows_dead: true,
+            sagas: Some(SagaStats { stuck: 3, ..SagaStats::default() }),
+            ..Present::default()
+        };
+        for (present, shown) in [
+            (dead(0, false), ""),
+            (dead(1_284, false), "1,284"),
+            (dead(9, true), "9+"),
+            (dead(10_001, false), "10,000+"),
+        ] {
+            assert_eq!(present.numbers().get(NAV_DEAD).map(String::as_str), Some(shown));
+        }
+        let numbers = dead(1, false).numbers();
+        let of = |name: &str| numbers.get(name).map(String::as_str);
+        assert_eq!((of(NAV_STUCK), of(NAV_APPROVALS), of(NAV_HELD)), (Some("3"), Some(""), Some("")));
+        assert!(!Present::default().numbers().contains_key(NAV_DEAD), "they are counted of all tenants");
     }
 
     #[test]

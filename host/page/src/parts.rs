@@ -194,8 +194,20 @@ pub enum Column {
 
 /// A table that becomes cards where it is narrow. Rows come as they are, `tr` by `tr`.
 pub fn table(name: &str, columns: &[Column], rows: &Markup, foot: Option<&Markup>) -> Markup {
+    headed(name, None, columns, rows, foot)
+}
+
+/// The same below what stands above its columns.
+pub fn headed(
+    name: &str,
+    heading: Option<&Markup>,
+    columns: &[Column],
+    rows: &Markup,
+    foot: Option<&Markup>,
+) -> Markup {
     html! {
         div.sheet {
+            @if let Some(heading) = heading { (heading) }
             div.scroll tabindex="0" role="region" aria-label=(name) {
                 table.cards {
                     thead { tr {

@@ -21,7 +21,7 @@ pub struct Principal {
     pub roles: Vec<Role>,
     /// Streams that they may append to and read, besides what the roles give.
     pub streams: Vec<StreamRole>,
-    /// Hash of the token that they showed; none = nobody was asked for one.
+    /// Hash of the token that they showed; none = nobody was asked for one, or they signed in at the provider.
     pub(crate) token: Option<TokenHash>,
 }
 

@@ -123,14 +123,26 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     kind.trim_ascii().eq_ignore_ascii_case(FORM)
 }
 
-/// Reads the fields of a form of at most `bytes_max`, as they come.
-pub(crate) async fn fields(app: &App, request: Request, bytes_max: usize) -> Result<Vec<(String, String)>, Problem> {
+/// A form's fields as they come, and its share of the memory for large bodies, to be held until the request is answered.
+pub(crate) struct Fields {
+    pub fields: Vec<(String, String)>,
+    pub share: Option<Place>,
+}
+
+/// Reads a form of at most `bytes_max`.
+pub(crate) async fn fields(app: &App, request: Request, bytes_max: usize) -> Result<Fields, Problem> {
     if !is_form(request.headers()) {
         return Err(Problem::new(Code::HTTP_MEDIA_TYPE, "this takes a form of a browser"));
     }
     let (head, body) = request.into_parts();
-    let (bytes, _) = collected(app, &head, body, bytes_max).await?;
-    Ok(form_urlencoded::parse(&bytes).into_owned().collect())
+    let (bytes, share) = collected(app, &head, body, bytes_max).await.map_err(|problem| match problem.code {
+        Code::HTTP_TOO_LARGE => {
+            let detail = format!("the form is larger than the {bytes_max} bytes that are taken: write less into it");
+            Problem { detail, ..problem }
+        }
+        _ => problem,
+    })?;
+    Ok(Fields { fields: form_urlencoded::parse(&bytes).into_owned().collect(), share })
 }
 
 /// Reads a form's only field; one that isn't there is empty.

@@ -66,6 +66,9 @@ pub(crate) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             request.extensions_mut().insert(Caller(admitted.principal));
             request.extensions_mut().insert(Begun(tokio::time::Instant::now()));
             request.extensions_mut().insert(RequestId(id.clone()));
+            if let Some(session) = admitted.session {
+                request.extensions_mut().insert(session);
+            }
             let work = work(next, request, admitted.place, runs_on);
             match tokio::time::timeout(app.limits.request_timeout, work).await {
                 Ok((response, kept)) => {
@@ -137,6 +140,15 @@ pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: 
             ),
         ));
     }
+    Err(no_room(full))
+}
+
+/// Room for a large answer that isn't made yet: without it nothing is made.
+pub(crate) fn room(app: &App, caller: &Principal, bytes: usize) -> Result<Place, Problem> {
+    app.answers.take_many(&shares(app, caller), bytes.div_ceil(1024)).map_err(no_room)
+}
+
+fn no_room(full: Full) -> Problem {
     let (code, whose) = match full {
         Full::All => (Code::HTTP_OVERLOADED, ""),
         Full::Share { .. } => (Code::HTTP_SHARE, " that a tenant has"),
@@ -145,13 +157,15 @@ pub(crate) fn with_room(app: &App, caller: &Principal, method: &Method, answer: 
         "large answers that aren't taken yet fill the memory{whose} for them: read answers to their end, ask for less at \
          once, or try again after a moment"
     );
-    Err(Problem::new(code, detail).after(RETRY_AFTER_BUSY))
+    Problem::new(code, detail).after(RETRY_AFTER_BUSY)
 }
 
 struct Admitted {
     principal: Arc<Principal>,
     /// Its place among the requests at work.
     place: Option<Place>,
+    /// Of a request of the page that came with one in the place of a token.
+    session: Option<ui::Found>,
 }
 
 /// Why a request goes no further.
@@ -171,19 +185,20 @@ impl From<Problem> for Refused {
 
 fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused> {
     head::check(&app.limits, request)?;
-    let principal = match &app.auth {
+    let (principal, session) = match &app.auth {
         None => {
             let pages = if is_subscription(request) { &*app.cors_origins } else { &[] };
             check_names(request.method(), request.uri(), request.headers(), &app.encryption, pages)?;
-            Some(app.local.clone())
+            (Some(app.local.clone()), None)
         }
         Some(auth) => match token(request.headers()) {
-            None if is_subscription(request) => app.tickets.used(request.uri()),
+            None if is_subscription(request) => (app.tickets.used(request.uri()), None),
             None if is_of_page(request) => {
-                ui::session(app, request.uri().path(), request.headers()).map(|session| session.principal)
+                let session = ui::session(app, request.uri().path(), request.headers());
+                (session.as_ref().map(|session| Arc::clone(&session.principal)), session)
             }
-            None => None,
-            Some(token) => auth.authenticate(token?),
+            None => (None, None),
+            Some(token) => (auth.authenticate(token?), None),
         },
     };
     if let (Some(_), Some(visit)) = (&principal, request.extensions().get::<Visit>()) {
@@ -192,7 +207,7 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
     let permission = match entry {
         Entry::Needs(permission) => permission,
         // An address or method that doesn't exist is told to anybody.
-        Entry::NoRoute => return Ok(Admitted { principal: app.anonymous.clone(), place: None }),
+        Entry::NoRoute => return Ok(Admitted { principal: app.anonymous.clone(), place: None, session: None }),
         Entry::NoMethod { allow } => return Err(Refused::NoMethod { allow }),
         Entry::Closed => {
             let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -201,10 +216,12 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
         }
     };
     if permission == Permission::Public {
-        return Ok(Admitted { principal: principal.unwrap_or_else(|| app.anonymous.clone()), place: None });
+        let principal = principal.unwrap_or_else(|| app.anonymous.clone());
+        return Ok(Admitted { principal, place: None, session });
     }
     let principal = principal.ok_or_else(|| refusal(app, request.headers()))?;
-    Ok(permitted(app, principal, permission)?)
+    let place = place_for(app, &principal, permission)?;
+    Ok(Admitted { principal, place, session })
 }
 
 /// Whether a ticket opens it.
@@ -226,13 +243,13 @@ fn refusal(app: &App, headers: &HeaderMap) -> Problem {
     }
 }
 
-fn permitted(app: &App, principal: Arc<Principal>, permission: Permission) -> Result<Admitted, Problem> {
-    may(&principal, permission)?;
+/// The place of a caller of a route that isn't open to everybody, if they may call it; metrics take none.
+fn place_for(app: &App, caller: &Principal, permission: Permission) -> Result<Option<Place>, Problem> {
+    may(caller, permission)?;
     if permission == Permission::Metrics {
-        return Ok(Admitted { principal, place: None });
+        return Ok(None);
     }
-    let place = place(app, &principal)?;
-    Ok(Admitted { principal, place: Some(place) })
+    place(app, caller).map(Some)
 }
 
 /// Whether a caller has a role that a route needs.

@@ -57,6 +57,11 @@ pub enum ServerError {
         /// What is wrong, and what to write.
         cause: String,
     },
+    /// What asks the provider of `[auth.oidc]` can't be made.
+    #[error(
+        "nothing can be asked of the provider of [auth.oidc]: {cause}; check the certificates that this machine trusts"
+    )]
+    Oidc { cause: String },
     /// The key that signs links for approvals is too short.
     #[error(
         "the key of saga.approval_key has {bytes} bytes, at least {bytes_min} are needed: make one, e.g. with \
@@ -77,7 +82,7 @@ impl ServerError {
         match self {
             Self::Listen { .. } | Self::OpenProxy { .. } => Code::CONFIG_LISTEN,
             Self::ClearText { .. } => Code::CONFIG_CLEAR_TEXT,
-            Self::Tls { .. } => Code::CONFIG_TLS,
+            Self::Tls { .. } | Self::Oidc { .. } => Code::CONFIG_TLS,
             Self::Bind { .. } => Code::CONFIG_BIND,
             Self::Token { .. } => Code::CONFIG_TOKEN,
             Self::ApprovalKey { .. } => Code::CONFIG_SECRET,

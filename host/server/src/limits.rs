@@ -11,8 +11,8 @@ pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
 /// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;
-/// No tenant has more than one in so many of the requests at work, of those that wait, or of the memory for large bodies or
-/// large answers, so that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
+/// No tenant has more than one in so many of the requests at work, of those that wait, of the memory for large bodies or
+/// large answers, or of the open pages that are told what changes, so that it can't keep out all the others. A request counts against every tenant that its token names; a token of all tenants
 /// has a share of its own.
 pub const CALLER_SHARE: usize = 2;
 /// A body goes on within this time, or the request is refused: it holds a place meanwhile.
@@ -88,10 +88,11 @@ pub const FILTER_BYTES_MAX: usize = 4_096;
 pub const LINK_BY_BYTES_MAX: usize = 128;
 /// Shortest time that a link is good for.
 pub const LINK_TIME_MIN: Duration = Duration::from_secs(1);
-/// Largest form that is taken, in bytes: one reason, escaped.
+/// Largest form that is taken of somebody who signs in or decides by a link, in bytes: one reason, escaped.
 pub const FORM_BYTES_MAX: usize = 16 * 1024;
-/// Largest form of the page in which a payload is written, in bytes: escaped, it is up to three times as large.
-pub const WRITTEN_FORM_BYTES_MAX: usize = 1024 * 1024;
+/// Largest form of an act on the page, in bytes: what the API takes as a body for it, each byte of which a browser may write as three,
+/// beside what every form has.
+pub const ACT_FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX + FORM_BYTES_MAX;
 /// Deepest nesting of a JSON payload: what common JSON readers take (serde_json stops at 128 too).
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Longest bearer token that is looked at, in bytes.
@@ -159,11 +160,42 @@ pub const TICKETS_MAX: usize = 4_096;
 pub const SESSION_IDLE: Duration = Duration::from_secs(3600);
 /// A session of the page ends so long after it began, whatever is asked meanwhile.
 pub const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
-/// Sessions of the page with one token; the one that was quiet for longest gives way to another.
-pub const SESSIONS_OF_TOKEN_MAX: usize = 16;
+/// Sessions of the page with one token, or of one person; the one that was quiet for longest gives way to another.
+pub const SESSIONS_OF_ONE_MAX: usize = 16;
 /// Sessions of the page, each some 300 bytes.
 pub const SESSIONS_MAX: usize = 4_096;
-/// Forms of the page that were sent, each some 1 KiB with its answer: the oldest gives way, and its answer isn't shown any more.
+/// A sign-in at a provider is finished within this time: people look for their second factor meanwhile.
+pub const SIGN_IN_TIME: Duration = Duration::from_secs(600);
+/// Longest address of the page that a sign-in at a provider goes on to; a longer one is forgotten. Bytes.
+pub const SIGN_IN_TO_BYTES_MAX: usize = 2_048;
+/// A provider answers a request within this time: a person waits for it.
+pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a connection to a provider.
+pub const PROVIDER_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer of a provider that is read: its document, its keys, an ID token with hundreds of groups. Bytes.
+pub const PROVIDER_ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// What a provider says of itself, and its keys, are asked for again after this: a key that it took back counts no longer then.
+pub const PROVIDER_KEPT: Duration = Duration::from_secs(3600);
+/// Keys of a provider are asked for again because of one that isn't among them no sooner than this: anybody may name one.
+pub const PROVIDER_KEYS_PAUSE: Duration = Duration::from_secs(60);
+/// A provider that failed isn't asked again before this is over, so that many who wait for it don't queue up.
+pub const PROVIDER_FAULT_PAUSE: Duration = Duration::from_secs(5);
+/// Codes that are exchanged at a provider at once; further ones wait for their turn.
+pub const EXCHANGES_MAX: usize = 16;
+/// And no longer than this: then they are told to try again.
+pub const EXCHANGE_TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Tenants that a provider may name of a person: each costs memory while the session lasts.
+pub const PERSON_TENANTS_MAX: usize = 256;
+/// How far a provider's clock may be from ours.
+pub const PROVIDER_LEEWAY: Duration = Duration::from_secs(60);
+/// Longest text of a provider that is shown, in characters.
+pub const PROVIDER_TEXT_MAX: usize = 200;
+/// Longest subject of a person, in bytes (OpenID Connect Core 1.0, section 2).
+pub const SUBJECT_BYTES_MAX: usize = 255;
+/// Longest e-mail address, in bytes (RFC 5321).
+pub const EMAIL_BYTES_MAX: usize = 254;
+/// Forms of the page that were sent, each some 1 KiB with its answer: the oldest of the tenant that has most gives way, and its answer
+/// isn't shown any more.
 pub const FORMS_SENT_MAX: usize = 1_024;
 /// Rows of a list on the page: more are read by going on.
 pub const PAGE_ROWS: usize = 50;
@@ -175,14 +207,16 @@ pub const PAGE_APPROVALS: usize = 20;
 pub const PAGE_LOG_LINES: usize = 200;
 /// Rows of a list that is saved as a file.
 pub const SAVED_ROWS_MAX: usize = 10_000;
-/// A saved list ends behind the row that passes this. Bytes.
+/// A saved list ends behind the row that passes this. So much room is asked for before anything is read for it. Bytes.
 pub const SAVED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Reading a list for a file ends after this, and the file's name says so.
 pub const SAVED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A part of the page that takes longer is left out, so that the others are seen.
 pub const PAGE_PART_TIMEOUT: Duration = Duration::from_secs(2);
+/// A page comes without the numbers of its navigation if these take longer: they come when it is open.
+pub const PAGE_NUMBERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Open pages that are told what changes; further ones ask every [`LIVE_POLL`].
+/// Open pages that are told what changes, of one tenant up to its share ([`CALLER_SHARE`]); further ones ask every [`LIVE_POLL`].
 pub const LIVE_READERS_MAX: usize = 32;
 /// An open page is told of changes so often at most.
 pub const LIVE_EVERY: Duration = Duration::from_secs(1);

@@ -25,7 +25,7 @@ pub(crate) struct Places {
     count: usize,
     /// Places of one sharer.
     share: usize,
-    /// Sharers that ever took one: as many as there are tenants and tokens, at most.
+    /// Sharers that ever took one: as many as there are tenants, tokens and people who signed in, at most.
     sharers: Mutex<HashMap<Sharer, Arc<Semaphore>>>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Places {
 pub(crate) enum Sharer {
     /// All tokens that name this tenant, whatever others they name.
     Tenant(Tenant),
-    /// This one token, which is of all tenants.
+    /// This one token or person, who is of all tenants.
     Token(String),
     /// All who have no token.
     Nobody,
@@ -66,6 +66,14 @@ impl Place {
         self.of_all.merge(more.of_all);
         for (share, more) in self.of_shares.iter_mut().zip(more.of_shares) {
             share.merge(more);
+        }
+    }
+
+    /// Gives back what is more than so many.
+    pub(crate) fn keep(&mut self, count: usize) {
+        for places in std::iter::once(&mut self.of_all).chain(&mut self.of_shares) {
+            let more = places.num_permits().saturating_sub(count);
+            drop(places.split(more));
         }
     }
 
@@ -234,6 +242,8 @@ mod tests {
         let mut held = places.take_all(&one, 2).ok().unwrap();
         held.merge(places.take_all(&one, 2).ok().unwrap());
         assert_eq!((places.left(), places.take_all(&other, 2).err()), (6, Some(Full::Share { share: 5 })));
+        held.keep(3);
+        assert_eq!((places.left(), places.take_all(&other, 2).is_ok()), (7, true));
         drop(held);
         assert_eq!(places.left(), 10);
         assert!(places.take_all(&other, 5).is_ok());

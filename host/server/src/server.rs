@@ -27,6 +27,7 @@ use crate::grpc;
 use crate::limits::{Limits, METRICS_UPKEEP, SUBSCRIPTIONS_SHARE, TRANSACTIONS_MAX, WAITERS_SHARE};
 use crate::listen::check_listen;
 use crate::metrics::{Counting, MetricsHandle};
+use crate::oidc::Oidc;
 use crate::openapi;
 use crate::places::Places;
 use crate::readiness::Readiness;
@@ -69,6 +70,8 @@ pub struct Parts {
     pub encryption: Encryption,
     /// Which host the page at `/ui` says it is; none = there is no page.
     pub ui: Option<Environment>,
+    /// Where people sign in at the page; none = by tokens alone. Needs [`Self::auth`], if with no token in it.
+    pub oidc: Option<Oidc>,
     pub limits: Limits,
     /// From [`crate::metrics::install`]; none = `/metrics` shows the outbox's depths only.
     pub metrics: Option<MetricsHandle>,
@@ -106,7 +109,7 @@ impl Server {
             answers: Places::new(parts.limits.answers_bytes_max / 1024),
             subscriptions: Places::new(subscriptions_max(parts.limits.connections_max)),
             tickets: Tickets::new(),
-            ui: parts.ui.map(Ui::new),
+            ui: parts.ui.map(|environment| Ui::new(environment, parts.oidc)),
             rules,
             openapi: Bytes::from(serde_json::to_vec(&openapi::completed(api)).unwrap_or_default()),
             service: parts.service,

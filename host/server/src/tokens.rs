@@ -234,7 +234,7 @@ impl StoredTokens {
 struct Checked {
     roles: Vec<Role>,
     streams: Vec<StreamRole>,
-    /// None = all.
+    /// Tenants by name; none = all.
     tenants: Option<Vec<String>>,
     /// Milliseconds; none = until it is revoked.
     good_for: Option<u64>,

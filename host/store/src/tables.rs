@@ -326,6 +326,11 @@ pub fn fates_range(operation: &str) -> (RecordIdKey, RecordIdKey) {
     (key([text(FATES), text(operation)]), key([text(FATES), text(operation), int(behind)]))
 }
 
+/// Before all [`fates_key`]s, and before those of an operation.
+pub fn fates_until(operation: &str) -> (RecordIdKey, RecordIdKey) {
+    (key([text(FATES)]), key([text(FATES), text(operation)]))
+}
+
 /// The parts of a key made of parts.
 pub fn parts(key: &RecordIdKey) -> &[Value] {
     match key {

@@ -36,6 +36,8 @@ pub struct FakeStreams {
     calls: Mutex<Vec<String>>,
     appended: Mutex<Vec<EventInput>>,
     scripts: Mutex<VecDeque<Script>>,
+    /// What events that are read hold; none = they are those of [`piece`].
+    written: Mutex<Option<Event>>,
     /// Names on each page of the list of streams.
     listed: Vec<Vec<&'static str>>,
     /// A subscription waits at the end of its script.
@@ -53,7 +55,12 @@ impl Default for FakeStreams {
 
 /// An event of a stream of this tenant.
 pub fn piece(tenant: &str, stream: &str, seq: u64) -> EventPiece {
-    let event = Event {
+    packed(tenant, stream, seq, &event(seq))
+}
+
+/// What the event with this number holds.
+pub fn event(seq: u64) -> Event {
+    Event {
         id: EventId::new(format!("e-{seq}")).unwrap(),
         ts: AT,
         resource_type: "TASK".into(),
@@ -66,11 +73,14 @@ pub fn piece(tenant: &str, stream: &str, seq: u64) -> EventPiece {
         headers: Default::default(),
         content_type: Some("application/json".into()),
         body: Body::Bytes(Bytes::from_static(b"{\n}")),
-    };
+    }
+}
+
+fn packed(tenant: &str, stream: &str, seq: u64, event: &Event) -> EventPiece {
     EventPiece {
         stream: key(tenant, stream),
         seq,
-        packed: envelope::pack(&event).into(),
+        packed: envelope::pack(event).into(),
         cursor: Arc::from(seq.to_string()),
     }
 }
@@ -86,6 +96,7 @@ impl FakeStreams {
             calls: Mutex::default(),
             appended: Mutex::default(),
             scripts: Mutex::default(),
+            written: Mutex::default(),
             listed,
             waits: Mutex::new(false),
             cut: Arc::default(),
@@ -100,6 +111,11 @@ impl FakeStreams {
     /// Takes the events that were appended so far.
     pub fn appended(&self) -> Vec<EventInput> {
         std::mem::take(&mut self.appended.lock())
+    }
+
+    /// From now on every event of a stream that is read holds this.
+    pub fn writes(&self, event: Event) {
+        *self.written.lock() = Some(event);
     }
 
     /// What the next subscription gives that has no script yet. Without one it gives an event of `task` and one of `hidden`.
@@ -196,7 +212,11 @@ impl StreamService for FakeStreams {
             after => {
                 let from = after.unwrap_or(2) + 1;
                 let upto = 5.min(from + limit.min(2) - 1);
-                let piece = |seq| piece(stream.tenant.as_str(), stream.name.as_str(), seq);
+                let written = self.written.lock().clone();
+                let piece = |seq| {
+                    let event = written.clone().unwrap_or_else(|| event(seq));
+                    packed(stream.tenant.as_str(), stream.name.as_str(), seq, &event)
+                };
                 Ok(StreamPage {
                     events: (from..=upto).map(piece).collect(),
                     first: 3,

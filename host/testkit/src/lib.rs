@@ -8,6 +8,7 @@
 //! | [`collector`] | an OpenTelemetry collector that keeps what it gets |
 //! | [`conformance`] | the sentences that every store has to make true |
 //! | [`direct_model`] | the randomised check of tables that are published directly |
+//! | [`extent`] | whether tests try all combinations or a choice, and what they left out |
 //! | [`fake_participant`] | a participant whose steps a test writes |
 //! | [`fake_handler`] | handlers whose answers a test writes |
 //! | [`fake_source`] | a broker in memory, with sources on it |
@@ -49,6 +50,7 @@ pub mod browser;
 pub mod collector;
 pub mod conformance;
 pub mod direct_model;
+pub mod extent;
 pub mod fake_handler;
 pub mod fake_participant;
 pub mod fake_source;

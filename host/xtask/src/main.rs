@@ -13,7 +13,7 @@
 //! | `golden` | makes a data directory of today's version for later ones to read |
 //! | `lint` | clippy, formatting, licences |
 //! | `tidy` | rules about the sources that no compiler checks |
-//! | `dist` | what is given away: the binary without its symbols, they beside it, a Debian package, checksums |
+//! | `dist` | what is given away: the binary without its symbols, they beside it, a container image, a Debian package, a list of parts, checksums |
 //! | `plugins` | builds the plugins and shows their sizes |
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong usage.
@@ -52,7 +52,7 @@ enum Task {
     Lint(lint::Arguments),
     /// Check the rules about the sources that no compiler checks
     Tidy,
-    /// Make what is given away: the binary without its symbols, which lie in a file beside it, a Debian package, checksums
+    /// Make what is given away: the binary, its symbols in a file beside it, a container image, a Debian package, checksums
     Dist,
     /// Build the plugins and show their sizes
     Plugins,

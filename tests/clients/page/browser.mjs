@@ -46,6 +46,55 @@ export async function findings(of) {
   return found
 }
 
+/// The browser writes the status of what was refused to its console: that is none of the page's complaints.
+export const expectRefusal = of => {
+  const kept = of.complaints.filter(complaint => !complaint.includes('Failed to load resource'))
+  of.complaints.splice(0, of.complaints.length, ...kept)
+}
+
+/// Who is wider than the window, if anybody is.
+export const tooWide = page => page.evaluate(() => {
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth
+  if (wide <= 0) return []
+  const who = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll, pre, .vh'))
+  return [`by ${wide} px`, ...who.slice(0, 4).map(e => `${e.tagName}.${e.className}`)]
+})
+
+const sessions = new WeakMap()
+/// Media features by their names in CSS; puppeteer itself takes a few of them only.
+export async function emulate(page, features) {
+  if (!sessions.has(page)) sessions.set(page, await page.createCDPSession())
+  await sessions.get(page).send('Emulation.setEmulatedMedia', { features: Object.entries(features).map(([name, value]) => ({ name, value })) })
+}
+
+/// Tabs from where the focus is to an element, as who has no mouse does. The focus has to be seen there.
+export async function tabTo(page, selector) {
+  for (let presses = 0; presses < 400; presses++) {
+    await page.keyboard.press('Tab')
+    const at = await page.evaluate(q => {
+      const e = document.activeElement
+      if (!e?.matches(q)) return null
+      const { outlineStyle, outlineWidth } = getComputedStyle(e)
+      return { isSeen: outlineStyle !== 'none' && parseFloat(outlineWidth) > 0 }
+    }, selector)
+    if (at?.isSeen) return
+    if (at) throw new Error(`nobody sees that ${selector} has the focus`)
+  }
+  throw new Error(`Tab doesn’t lead to ${selector}`)
+}
+/// Past the navigation, by the link for that.
+export async function skipToMain(page) {
+  await tabTo(page, '.skip')
+  await page.keyboard.press('Enter')
+  await until(page, () => document.activeElement?.id === 'main')
+}
+
+/// Nothing that the page complained of, and then nothing that axe finds in it.
+export async function sound(of, what) {
+  none(await complained(of), `${what} complained`)
+  none(await findings(of), `axe of ${what}`)
+}
+
 export const text = (page, selector) => page.$eval(selector, e => e.textContent.trim())
 /// Waits until a condition holds in the page.
 export const until = (page, condition, ...given) => page.waitForFunction(condition, { polling: 50, timeout: PATIENCE }, ...given)

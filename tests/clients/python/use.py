@@ -228,6 +228,7 @@ def the_rest():
     assert done("showHistory", "History").step_ms == 10_000
     done("listChanges", "Changes")
     done("listAudit", "ListAuditEvent")
+    done("showConfiguration", "ListSetting")
     done("reloadConfiguration", "ConfigReloaded", body=("ConfigReload", {"dry_run": True}))
 
 

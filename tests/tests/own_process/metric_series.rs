@@ -156,6 +156,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         tokens: None,
         encryption: Encryption::None,
         ui: None,
+        oidc: None,
         limits: Limits::default(),
         metrics: Some(handle.clone()),
         tracer: None,

@@ -239,6 +239,18 @@ async fn a_dry_run_tells_and_what_needs_a_restart_stays_pending() {
     let line = table.lines().find(|line| line.starts_with("server.request_timeout")).unwrap();
     assert!(line.contains("50s") && line.contains("40s") && line.contains("after a restart"), "{line}");
     assert_eq!(running.transports().await, ["one", "two"]);
+    let (exit, shown) = running.command(&["show", "--running", "-o", "jsonl"]).await;
+    assert_eq!(exit, Some(0));
+    let setting = |key: &str| -> Value {
+        let mut settings = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        settings.find(|setting| setting["key"] == key).unwrap()
+    };
+    assert_eq!(
+        (&setting("server.request_timeout")["value"], &setting("outbox.batch")["value"]),
+        (&json!("50s"), &json!(7))
+    );
+    assert_eq!(setting("server.request_timeout")["effect"], "restart");
+    assert!(setting("outbox.batch")["origin"].as_str().unwrap().contains("waybill.toml:"), "{shown}");
     let (_, keys) = running.command(&["diff", "-o", "ids"]).await;
     assert_eq!(keys.lines().collect::<Vec<_>>(), ["server.request_timeout"], "pending still, and nothing else");
     running.end().await;

@@ -11,12 +11,15 @@ mod full_disk;
 mod generated_clients;
 mod golden;
 mod idempotency;
+#[cfg(target_os = "linux")]
+mod image;
 mod inbound;
 mod kill;
 mod monitoring;
 #[cfg(target_os = "linux")]
 mod package;
 mod page_browser;
+mod page_oidc;
 mod participants;
 mod payload_dedup;
 mod provisioning;

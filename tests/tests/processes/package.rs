@@ -1,5 +1,6 @@
-//! What `cargo xtask dist` gives away: the package's files, modes and service, and the binary in it, run from where it was unpacked.
-//! And what the host tells the service manager that started it.
+//! What `cargo xtask dist` gives away: checksums and their signature, the list of parts, the package's files, modes and service, the
+//! image ([`super::image`]), and the binary in both, run from where it was unpacked. And what the host tells the service manager that
+//! started it.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use waybill_testkit::process::{Host, Launch, binary};
 
 /// Far longer than anything here takes: a broken host must not hang the suite.
@@ -15,38 +17,87 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Of 10; what systemd itself calls "OK" is below 4.
 const EXPOSURE_MAX_TENTHS: &str = "20";
 
-fn run(command: &mut Command) -> Output {
+pub fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} ended with {}: {said}", output.status);
     output
 }
 
-fn text(command: &mut Command) -> String {
+pub fn text(command: &mut Command) -> String {
     String::from_utf8(run(command).stdout).unwrap()
 }
 
-fn package(folder: &Path) -> PathBuf {
+/// The file in a folder whose name ends so.
+pub fn file(folder: &Path, ending: &str) -> PathBuf {
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|file| file.to_str().unwrap().ends_with(ending)).unwrap_or_else(|| panic!("there is no *{ending}"))
+}
+
+/// Once for all of it: it takes half a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_away_is_whole_and_runs_where_it_is_unpacked() {
+    let place = tempfile::tempdir().unwrap();
+    let (key, folder) = (place.path().join("key"), place.path().join("dist"));
+    run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
     let waybill = binary().unwrap();
     let xtask = waybill.with_file_name("xtask");
     assert!(xtask.is_file(), "there is no {}: run the tests by `cargo xtask test`", xtask.display());
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    run(Command::new(xtask).arg("dist").current_dir(workspace).env("WAYBILL_BIN", waybill).env("WAYBILL_DIST", folder));
-    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    files.find(|file| file.extension().is_some_and(|extension| extension == "deb")).unwrap()
+    let mut dist = Command::new(xtask);
+    dist.arg("dist").current_dir(workspace).env("WAYBILL_BIN", waybill).env("WAYBILL_DIST", &folder);
+    let said = text(dist.env("WAYBILL_SIGN_KEY", &key));
+    println!("{said}");
+    everything_is_summed_and_signed(&folder, &key);
+    the_parts_are_those_of_the_lock_file(&folder);
+    the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in(&folder);
+    super::image::the_image_is_whole_and_its_host_is_well(&folder).await;
 }
 
-#[test]
-fn the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in() {
-    let folder = tempfile::tempdir().unwrap();
-    let package = package(folder.path());
-    run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(folder.path()));
-    let binaries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    let names: Vec<_> = binaries.map(|name| name.into_string().unwrap()).collect();
+fn everything_is_summed_and_signed(folder: &Path, key: &Path) {
+    run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(folder));
+    let sums = std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.filter(|name| !name.starts_with("SHA256SUMS")).collect();
+    assert_eq!(names.len(), sums.lines().count(), "{names:?}\n{sums}");
+    for name in &names {
+        assert!(sums.lines().any(|line| line.ends_with(&format!(" {name}"))), "{name} isn't in\n{sums}");
+    }
     assert!(names.iter().any(|name| name.contains("-glibc2.") && !name.ends_with(".debug")), "{names:?}");
 
+    // As docs/operations.md has it.
+    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+    let signers = key.with_file_name("signers");
+    std::fs::write(&signers, format!("releases@waybill {public}")).unwrap();
+    let mut verify = Command::new("ssh-keygen");
+    verify.args(["-Y", "verify", "-n", "file", "-I", "releases@waybill", "-s", "SHA256SUMS.sig", "-f"]).arg(signers);
+    run(verify.current_dir(folder).stdin(std::fs::File::open(folder.join("SHA256SUMS")).unwrap()));
+}
+
+fn the_parts_are_those_of_the_lock_file(folder: &Path) {
+    let parts: Value = serde_json::from_slice(&std::fs::read(file(folder, ".cdx.json")).unwrap()).unwrap();
+    assert_eq!((&parts["bomFormat"], &parts["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
+    let sums = std::fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    let digest = parts["metadata"]["component"]["hashes"][0]["content"].as_str().unwrap();
+    let line = sums.lines().find(|line| line.starts_with(digest)).unwrap_or_default();
+    assert!(line.contains("-glibc2."), "{digest} isn't the binary's\n{sums}");
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("Cargo.lock");
+    let lock = std::fs::read_to_string(lock).unwrap();
+    let components = parts["components"].as_array().unwrap();
+    for name in ["surrealdb-core", "wasmtime"] {
+        let part = components.iter().find(|part| part["name"] == name).unwrap_or_else(|| panic!("{name} is missing"));
+        let version = part["version"].as_str().unwrap();
+        assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")), "{name} {version}");
+        assert_eq!(part["purl"], format!("pkg:cargo/{name}@{version}"));
+    }
+    let licensed = components.iter().filter(|part| part["licenses"][0]["expression"].is_string()).count();
+    assert!(licensed * 10 > components.len() * 9, "{licensed} of {}", components.len());
+}
+
+fn the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in(folder: &Path) {
+    let package = file(folder, ".deb");
     // No root is needed for this; who installs it as root gets the same files.
-    let root = folder.path().join("root");
+    let root = folder.join("package-root");
     run(Command::new("dpkg-deb").arg("-x").args([&package, &root]));
     let waybill = root.join("usr/bin/waybill");
     assert_eq!(std::fs::metadata(&waybill).unwrap().permissions().mode() & 0o777, 0o755);

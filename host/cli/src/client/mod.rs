@@ -4,11 +4,12 @@ mod error;
 mod events;
 mod problem;
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Certificate, ClientBuilder, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use url::{Host, Url};
 use waybill_core::json_fault::placed_fault;
@@ -27,6 +28,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a host is when nothing says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
+/// This machine by its name.
+const LOCALHOST: &str = "localhost";
 /// What is wrong with most addresses that are none.
 const NO_SCHEME: &str = "it must begin with http:// or https://";
 /// Environment variable that holds the address.
@@ -68,10 +71,42 @@ pub struct Client {
 impl Client {
     /// For the host that the flags name. Warns when a token would go over the network in clear text.
     pub fn new(global: &Global, term: &mut Term) -> Result<Self, ClientError> {
-        let of_env = || term.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
-        let url = global.url.clone().or_else(of_env).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let refuse = |cause: String| ClientError::Url { url: url.clone(), cause };
-        let base = Url::parse(&url).map_err(|error| match error {
+        let url = named(global, term).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let http = trusting(global, term)?;
+        let client = Self::open(&url, http, token(global, term)?, global.timeout)?;
+        if client.token.is_some() && client.base.scheme() == "http" && !is_here(&client.base) {
+            term.complain(&format!(
+                "warning: the token goes to {} in clear text, and everybody on the way can read it: use https://",
+                client.base.origin().ascii_serialization()
+            ));
+        }
+        Ok(client)
+    }
+
+    /// For questions that need no token, to the host that the flags name; none = they name none.
+    pub fn without_token(global: &Global, term: &Term) -> Result<Option<Self>, ClientError> {
+        let Some(url) = named(global, term) else { return Ok(None) };
+        Self::open(&url, trusting(global, term)?, None, global.timeout).map(Some)
+    }
+
+    /// For questions that need no token, to a host of this machine by the address that it listens on. Any certificate will do: few are
+    /// for an address of loopback, and nothing secret is sent.
+    pub fn of_listener(listen: SocketAddr, is_encrypted: bool, timeout: Duration) -> Result<Self, ClientError> {
+        let scheme = if is_encrypted { "https" } else { "http" };
+        // Who listens on all addresses is asked by those of this machine, whichever of the two it has.
+        let everywhere = listen.ip().is_unspecified();
+        let place = if everywhere { format!("{LOCALHOST}:{}", listen.port()) } else { listen.to_string() };
+        let own = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+        let http = reqwest::Client::builder()
+            .tls_built_in_root_certs(false)
+            .danger_accept_invalid_certs(true)
+            .resolve_to_addrs(LOCALHOST, &own);
+        Self::open(&format!("{scheme}://{place}"), http, None, timeout)
+    }
+
+    fn open(url: &str, http: ClientBuilder, token: Option<String>, timeout: Duration) -> Result<Self, ClientError> {
+        let refuse = |cause: String| ClientError::Url { url: url.to_owned(), cause };
+        let base = Url::parse(url).map_err(|error| match error {
             url::ParseError::RelativeUrlWithoutBase => refuse(NO_SCHEME.to_owned()),
             error => refuse(error.to_string()),
         })?;
@@ -82,27 +117,16 @@ impl Client {
             return Err(refuse("credentials don't belong there: use --token-file".into()));
         }
         // A host is addressed directly: a proxy for the web has no business between an operator and the host.
-        let mut http = reqwest::Client::builder();
-        for trusted in authorities(global, term)? {
-            http = http.add_root_certificate(trusted);
-        }
-        let token = token(global, term)?;
-        if token.is_some() && base.scheme() == "http" && !is_here(&base) {
-            term.complain(&format!(
-                "warning: the token goes to {} in clear text, and everybody on the way can read it: use https://",
-                base.origin().ascii_serialization()
-            ));
-        }
         let http = http
             .no_proxy()
             // A host sends nobody elsewhere, and the token would go along, in clear text if that is what it leads to.
             .redirect(Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT.min(global.timeout))
-            .timeout(global.timeout)
+            .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+            .timeout(timeout)
             .user_agent(concat!("waybill/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| refuse(error.to_string()))?;
-        Ok(Self { http, base, token, timeout: global.timeout })
+        Ok(Self { http, base, token, timeout })
     }
 
     /// Address as given, for messages.
@@ -304,9 +328,21 @@ fn is_here(base: &Url) -> bool {
     match base.host() {
         Some(Host::Ipv4(address)) => is_loopback(address.into()),
         Some(Host::Ipv6(address)) => is_loopback(address.into()),
-        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Domain(name)) => name == LOCALHOST,
         None => false,
     }
+}
+
+/// Address that the flags or the environment name.
+fn named(global: &Global, term: &Term) -> Option<String> {
+    let of_env = || term.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
+    global.url.clone().or_else(of_env)
+}
+
+/// A client that trusts what the flags name, besides the platform's.
+fn trusting(global: &Global, term: &Term) -> Result<ClientBuilder, ClientError> {
+    let builder = reqwest::Client::builder();
+    Ok(authorities(global, term)?.into_iter().fold(builder, ClientBuilder::add_root_certificate))
 }
 
 /// Certificates to trust besides the platform's.

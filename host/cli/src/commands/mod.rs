@@ -17,6 +17,7 @@ mod config;
 mod dead;
 mod doctor;
 mod facets;
+mod health;
 mod history;
 mod idempotency;
 mod inbox;
@@ -58,6 +59,8 @@ pub enum Command {
     Serve(serve::Serve),
     /// One screen: ready or not and why, what waits, what died
     Status(status::Status),
+    /// Exit 0 if the host answers, else 1: for containers and supervisors
+    Health(health::Health),
     /// Enqueue messages
     Send(Box<send::Send>),
     /// Messages on their way: list, show, stats, blocked, cancel, reschedule
@@ -167,6 +170,7 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         // It has a runtime of its own: [`serve::run`].
         Command::Serve(_) => Ok(()),
         Command::Status(_) => status::run(&mut Context::new(global, term)?).await,
+        Command::Health(args) => health::run(&args, global, term).await,
         Command::Send(args) => send::run(&args, &mut Context::new(global, term)?).await,
         Command::Outbox(command) => outbox::run(&command, &mut Context::new(global, term)?).await,
         Command::Dead(command) => dead::run(&command, &mut Context::new(global, term)?).await,

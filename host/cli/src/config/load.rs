@@ -88,14 +88,35 @@ pub fn find_file(named: Option<&Path>) -> Option<PathBuf> {
 
 /// Reads and checks a configuration.
 pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
-    let text = match &inputs.file {
-        Some(path) => std::fs::read_to_string(path).map_err(|error| {
-            let origin = Origin::File { path: path.clone(), at: None };
-            ConfigError::one(Problem::File { cause: error.to_string() }, origin)
-        })?,
-        None => String::new(),
-    };
-    read(&text, inputs)
+    read(&text(inputs)?, inputs)
+}
+
+/// What the file holds; nothing where there is none.
+pub(super) fn text(inputs: &Inputs) -> Result<String, ConfigError> {
+    let Some(path) = &inputs.file else { return Ok(String::new()) };
+    std::fs::read_to_string(path).map_err(|error| {
+        let origin = Origin::File { path: path.clone(), at: None };
+        ConfigError::one(Problem::File { cause: error.to_string() }, origin)
+    })
+}
+
+/// The file by which messages name it.
+pub(super) fn named_file(inputs: &Inputs) -> PathBuf {
+    inputs.file.clone().unwrap_or_else(|| FILE_NAME.into())
+}
+
+/// Reads the text, and none of its settings yet.
+pub(super) fn tables(text: &str, file: &Path) -> Result<Table, ConfigError> {
+    document::toml(text, usize::MAX).map_err(|DocumentError { at, fault }| {
+        let problem = match fault {
+            Fault::Syntax { duplicate: Some(name), .. } => Problem::Duplicate {
+                what: format!("{name:?} is there twice"),
+                fix: "rename or remove one of the two".into(),
+            },
+            other => Problem::Syntax { message: other.to_string() },
+        };
+        ConfigError::one(problem, Origin::File { path: file.to_owned(), at: Some(at) })
+    })
 }
 
 /// Every key there is: what a file that uses each section leads to.
@@ -104,23 +125,17 @@ pub fn catalogue() -> Vec<KeyInfo> {
                   transport = \"sample\"\n[participant.sample]\nplugin = \"sample\"\n[source.sample]\nplugin = \"sample\"\n\
                   [consumer.sample]\nsource = \"sample\"\nhandler = \"http://127.0.0.1/\"\n[[tenant]]\nname = \"sample\"\n[[index]]\ntenant = \"sample\"\npath = \"header.sample\"\n[[auth.token]]\nname = \"sample\"\nsha256 = \
                   \"0000000000000000000000000000000000000000000000000000000000000000\"\n[[stream]]\nmatch = \"**\"\n\
-                  [relay.sample]\nmatch = \"**\"\ntransport = \"sample\"\ntopic = \"{stream}\"\n";
-    let inputs = Inputs { bundled: vec!["sample"], ..Inputs::default() };
+                  [relay.sample]\nmatch = \"**\"\ntransport = \"sample\"\ntopic = \"{stream}\"\n\
+                  [auth.oidc]\nissuer = \"https://sample\"\nclient_id = \"sample\"\nsecret = \"env:SAMPLE\"\n\
+                  roles = { sample = \"viewer\" }\n";
+    let env = [("SAMPLE".to_owned(), "sample".to_owned())].into();
+    let inputs = Inputs { env, bundled: vec!["sample"], ..Inputs::default() };
     read(sample, &inputs).map(|config| config.keys).unwrap_or_default()
 }
 
 fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
-    let file = inputs.file.clone().unwrap_or_else(|| FILE_NAME.into());
-    let root = document::toml(text, usize::MAX).map_err(|DocumentError { at, fault }| {
-        let problem = match fault {
-            Fault::Syntax { duplicate: Some(name), .. } => Problem::Duplicate {
-                what: format!("{name:?} is there twice"),
-                fix: "rename or remove one of the two".into(),
-            },
-            other => Problem::Syntax { message: other.to_string() },
-        };
-        ConfigError::one(problem, Origin::File { path: file.clone(), at: Some(at) })
-    })?;
+    let file = named_file(inputs);
+    let root = tables(text, &file)?;
     let mut reader = Reader::new(&file, &inputs.env, &inputs.flags);
     check_sections(&mut reader, &root);
     let mut warnings = Vec::new();
@@ -135,8 +150,8 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let idempotency = sections::idempotency(fixed(&mut reader, &root, "idempotency"));
     let inbox = sections::inbox(fixed(&mut reader, &root, "inbox"));
     sections::check_dedup_window(&mut reader, &inbox, &dead);
-    let auth = tokens::auth(&mut reader, &root, &file, &server);
     let ui = sections::ui(fixed(&mut reader, &root, "ui"));
+    let auth = tokens::auth(&mut reader, &root, &file, &server, ui.is_some(), &mut warnings);
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, !auth.required, &mut warnings);
     let mut events = sections::events(fixed(&mut reader, &root, "events"));
     sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
@@ -224,7 +239,7 @@ fn check_sections(reader: &mut Reader<'_>, root: &Table) {
 }
 
 /// A section with a fixed name; `[tx.outbox]` is another name of `[outbox]`, `[tx.saga]` of `[saga]`.
-fn fixed<'r, 'd>(reader: &'r mut Reader<'d>, root: &'d Table, name: &'static str) -> Section<'r, 'd> {
+pub(super) fn fixed<'r, 'd>(reader: &'r mut Reader<'d>, root: &'d Table, name: &'static str) -> Section<'r, 'd> {
     let find = |table: &'d Table| {
         let other = || table.entry(ALSO.0).filter(|_| name == ALSO.1);
         table.entry(name).or_else(other)

@@ -10,6 +10,7 @@ mod inbound_checks;
 mod indexes;
 mod key;
 pub mod kinds;
+mod listener;
 mod load;
 mod model;
 mod plugins;
@@ -24,10 +25,11 @@ mod tokens;
 mod transports;
 
 pub use inbound_checks::is_routed;
+pub use listener::listener;
 pub use load::{FILE_NAME, Inputs, cache_folder, catalogue, data_folder, find_file, load};
 pub use model::{
-    AuthSettings, AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead,
-    OtelSettings, OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings, TenantSettings,
-    TlsSettings,
+    AuthSettings, AuthToken, BackoffSettings, Config, DeadSettings, LimitSettings, LogFormat, LogSettings,
+    OidcSettings, OnDead, OtelSettings, OutboxSettings, PluginSettings, ServerSettings, StoreKind, StoreSettings,
+    TenantSettings, TlsSettings,
 };
 pub use streams::broker_of;

@@ -15,6 +15,7 @@ use waybill_core::streams::access::StreamRole;
 use waybill_core::streams::settings::StreamsSettings;
 use waybill_sandbox::PublicKey;
 use waybill_server::auth::Role;
+use waybill_server::oidc::Mapping;
 use waybill_server::ui::Environment;
 use waybill_telemetry::{Protocol, Signal};
 
@@ -246,11 +247,13 @@ pub struct TenantSettings {
     pub rate: Option<Rate>,
 }
 
-/// `[auth]`.
+/// `[auth]`: whether callers are asked who they are, and who is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthSettings {
-    /// Whoever calls is asked for a token, however many there are.
+    /// Whoever calls is asked who they are, however many tokens there are.
     pub required: bool,
+    /// `[auth.oidc]`; none = people sign in at the page by tokens alone.
+    pub oidc: Option<OidcSettings>,
     /// `[[auth.token]]`, in the order of the file.
     pub tokens: Vec<AuthToken>,
 }
@@ -268,6 +271,26 @@ pub struct AuthToken {
     pub roles: Vec<Role>,
     /// Streams that it may append to and read, besides.
     pub streams: Vec<StreamRole>,
+}
+
+/// `[auth.oidc]`: where people sign in for the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OidcSettings {
+    /// Address of the provider, as its ID tokens have it.
+    pub issuer: String,
+    pub client_id: String,
+    /// Reference to the client's secret.
+    pub secret: String,
+    /// What the link on the page calls the provider.
+    pub name: String,
+    /// What the provider is asked for; `openid` is among it.
+    pub scopes: Vec<String>,
+    /// Which claims give which roles and tenants.
+    pub mapping: Mapping,
+    /// Address under which browsers reach this host; none = the one it listens on.
+    pub public_url: Option<String>,
+    /// File of certificates to trust besides the platform's.
+    pub ca: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `[auth]` and `[[auth.token]]`: who may use the API. Only hashes are kept.
+//! `[auth]`: whether callers are asked who they are, by `[[auth.token]]`, of which only hashes are kept, and by `[auth.oidc]`.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use super::kinds::{Set, beside};
 use super::load::{table_of, tables_of};
 use super::model::{AuthSettings, AuthToken, ServerSettings};
 use super::problem::{Origin, Problem};
-use super::reader::{Key, Reader, Section, same};
+use super::reader::{ENV_PREFIX, Key, Reader, Section, same};
+use super::sections;
 
 /// Least strength of a token, in bits: nobody guesses 16 random bytes.
 const TOKEN_BITS_MIN: f64 = 128.0;
@@ -25,22 +26,50 @@ const TOKEN: &str = "token";
 /// How to make a token.
 const TOKEN_FIX: &str = "make one with `openssl rand -hex 32`, and name a readable file that holds only that";
 
-/// Reads `[auth]`. Where nothing else is said a token is asked for as soon as others than programs of this machine reach the host, or one
-/// is configured.
-pub fn auth<'d>(reader: &mut Reader<'d>, root: &'d Table, file: &Path, server: &ServerSettings) -> AuthSettings {
+/// Where `[auth.oidc]` is within `[auth]`.
+const OIDC: &str = "oidc";
+/// What the environment's names of the keys of `[auth.oidc]` begin with.
+const OIDC_ENV: &str = "AUTH_OIDC_";
+
+/// Reads `[auth]` and what is in it. Where nothing else is said, callers are asked who they are as soon as others than programs of this
+/// machine reach the host, or a token or a provider says who may call.
+pub fn auth<'d>(
+    reader: &mut Reader<'d>,
+    root: &'d Table,
+    file: &Path,
+    server: &ServerSettings,
+    has_page: bool,
+    warnings: &mut Vec<String>,
+) -> AuthSettings {
     let table = root.entry("auth").and_then(|entry| table_of(reader, entry, "auth"));
+    let written = table.map(|(auth, _)| auth);
+    let has_provider = written.is_some_and(|auth| auth.get(OIDC).is_some()) || is_oidc_in_env(reader);
     let mut section = Section::new(reader, "auth", "auth", table, true);
-    let written = section.optional_boolean("required").map(|set| set.value);
-    let required = written.unwrap_or_else(|| {
-        let others_reach_it = server.behind_tls_proxy || !is_loopback(server.listen.ip());
-        // A token that can't be read is a problem of its own: nothing is open because of it.
-        let required = others_reach_it || are_named(root);
-        section.settle("required", required.into());
-        required
-    });
+    let required = match section.optional_boolean("required") {
+        Some(set) if !set.value && has_provider => {
+            let cause =
+                "people sign in at [auth.oidc], so everybody is asked who they are: leave required out, or [auth.oidc]";
+            section.refuse("required", &set, cause);
+            true
+        }
+        Some(set) => set.value,
+        None => {
+            let others_reach_it = server.behind_tls_proxy || !is_loopback(server.listen.ip());
+            // What can't be read is a problem of its own: nothing is open because of it.
+            let required = others_reach_it || has_provider || written.is_some_and(has_tokens);
+            section.settle("required", required.into());
+            required
+        }
+    };
     section.knows(TOKEN);
+    let oidc = if has_provider {
+        sections::oidc(section.sub(OIDC), file, server, has_page, warnings)
+    } else {
+        section.knows(OIDC);
+        None
+    };
     section.done();
-    AuthSettings { required, tokens: tokens(reader, table.map(|(auth, _)| auth), file) }
+    AuthSettings { required, oidc, tokens: tokens(reader, written, file) }
 }
 
 fn tokens<'d>(reader: &mut Reader<'d>, auth: Option<&'d Table>, file: &Path) -> Vec<AuthToken> {
@@ -65,10 +94,14 @@ fn tokens<'d>(reader: &mut Reader<'d>, auth: Option<&'d Table>, file: &Path) -> 
     all
 }
 
-/// Whether there is a token in the configuration, be it right or not.
-fn are_named(root: &Table) -> bool {
-    let Some(Value::Table(auth)) = root.get("auth").map(|node| &node.value) else { return false };
+/// Whether there is a token in `[auth]`, be it right or not.
+fn has_tokens(auth: &Table) -> bool {
     matches!(auth.get(TOKEN).map(|node| &node.value), Some(Value::List(tokens)) if !tokens.is_empty())
+}
+
+/// Whether the environment has anything of `[auth.oidc]`.
+fn is_oidc_in_env(reader: &Reader<'_>) -> bool {
+    reader.env.keys().any(|name| name.strip_prefix(ENV_PREFIX).is_some_and(|rest| rest.starts_with(OIDC_ENV)))
 }
 
 /// Reads one token's section.
@@ -133,7 +166,7 @@ fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthT
 }
 
 /// The roles, and those that name streams.
-fn read_roles(section: &mut Section<'_, '_>, written: &[Set<String>]) -> (Vec<Role>, Vec<StreamRole>) {
+pub(super) fn read_roles(section: &mut Section<'_, '_>, written: &[Set<String>]) -> (Vec<Role>, Vec<StreamRole>) {
     let (mut roles, mut streams) = (Vec::new(), Vec::new());
     for role in written {
         let named = Role::ALL.into_iter().find(|known| known.as_str() == role.value);

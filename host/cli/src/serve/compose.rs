@@ -26,6 +26,7 @@ use waybill_sandbox::{
     World,
 };
 use waybill_server::approval::ApprovalLinks;
+use waybill_server::oidc::{Oidc, OidcConfig};
 use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
@@ -193,6 +194,28 @@ pub fn approvals(
     let key = secret(reference, term)?;
     let url = config.saga.public_url.clone().unwrap_or_else(|| format!("{}://{listen}", encryption.public_scheme()));
     ApprovalLinks::new(key.as_bytes(), &url).map(Some).map_err(super::of_server)
+}
+
+/// Where people sign in at the page; none where no provider is configured. Without a public address it leads back to `listen`.
+pub fn oidc(
+    config: &Config,
+    listen: SocketAddr,
+    encryption: &Encryption,
+    term: &Term,
+) -> Result<Option<Oidc>, CliError> {
+    let Some(settings) = config.auth.oidc.clone() else { return Ok(None) };
+    let own = || format!("{}://{listen}", encryption.public_scheme());
+    let config = OidcConfig {
+        secret: secret(&settings.secret, term)?,
+        issuer: settings.issuer,
+        client_id: settings.client_id,
+        name: settings.name,
+        scopes: settings.scopes,
+        mapping: settings.mapping,
+        public_url: settings.public_url.unwrap_or_else(own),
+        ca: settings.ca,
+    };
+    Oidc::new(config).map(Some).map_err(super::of_server)
 }
 
 /// What watches a host as a whole.

@@ -107,6 +107,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     let listener = bind(config.server.listen, config.auth.required, &encryption).await.map_err(of_server)?;
     let address = listener.local_addr().map_err(CliError::io("asking for the address"))?;
     let approvals = compose::approvals(&config, address, &encryption, term)?;
+    let oidc = compose::oidc(&config, address, &encryption, term)?;
     let supervisor = &watched.supervisor;
     // Compiled plugins are often kept beside the data: what is wrong with the folder is told as such, and what can be mended is.
     data::check(&config)?;
@@ -131,7 +132,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let stored_tokens = StoredTokens::new(known.clone(), compose::tokens(&config, &store), Arc::clone(&trail));
     stored_tokens.read().await.map_err(|error| compose::of_read(&error))?;
-    warn_of_tokens(config.auth.required, &known, &stored_tokens);
+    warn_of_tokens(&config, &known, &stored_tokens);
     let participants = Arc::new(steps::participants(std::mem::take(&mut prepared.participants), &fleet, &kv).await?);
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
@@ -191,6 +192,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         tokens: Some(stored_tokens),
         encryption,
         ui: config.ui.clone(),
+        oidc: oidc.map(|oidc| oidc.noted_in(trail)),
         limits: limits(&config.server),
         metrics: Some(metrics),
         tracer: watched.tracer.clone(),
@@ -319,8 +321,11 @@ fn tokens(configured: &[AuthToken]) -> Result<Tokens, CliError> {
 }
 
 /// Says where what is asked for and what there is don't fit.
-fn warn_of_tokens(required: bool, known: &Tokens, stored: &StoredTokens) {
-    if required && known.is_empty() {
+fn warn_of_tokens(config: &Config, known: &Tokens, stored: &StoredTokens) {
+    let required = config.auth.required;
+    // A host without tokens may be there for its page alone.
+    let people_sign_in = config.auth.oidc.is_some() && config.ui.is_some();
+    if required && known.is_empty() && !people_sign_in {
         tracing::warn!(
             code = Code::AUTH_NO_TOKENS.as_str(),
             "a token is asked for and none is known, so nobody can call: make one with `waybill token create` while no host runs, or \
@@ -368,6 +373,7 @@ fn of_server(error: ServerError) -> CliError {
         | ServerError::ClearText { .. }
         | ServerError::Tls { .. }
         | ServerError::Token { .. }
+        | ServerError::Oidc { .. }
         | ServerError::ApprovalKey { .. } => Exit::Usage,
         ServerError::Bind { .. } | ServerError::Metrics(_) => Exit::Failed,
     };

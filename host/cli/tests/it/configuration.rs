@@ -648,23 +648,6 @@ fn a_route_may_lead_to_workers_outside_and_remember_payloads() {
     }
 }
 
-/// What listens on loopback often trusts whoever gets there: with tokens, that would be everybody who may send.
-#[test]
-fn with_tokens_no_transport_is_implied() {
-    let token = format!("[store]\nurl = \"mem://\"\n[[auth.token]]\nname = \"app\"\nsha256 = \"{}\"\n", "0".repeat(64));
-    let config = case(&token).load().unwrap();
-    assert!(config.transports.is_empty() && config.routes.0.is_empty(), "{:?}", config.transports);
-    let warning = config.warnings.iter().find(|warning| warning.contains("a host with tokens implies none"));
-    let warning = warning.unwrap_or_else(|| panic!("{:?}", config.warnings));
-    for part in ["[transport.http]", "plugin = \"http\"", "allow = {", "[[route]]", "match = \"http:**\""] {
-        assert!(warning.contains(part), "{warning}");
-    }
-    let written = "[transport.web]\nplugin = \"http\"\n[[route]]\nmatch = \"http:**\"\ntransport = \"web\"\n";
-    let config = case(&format!("{token}{written}")).load().unwrap();
-    assert_eq!(config.transports.len(), 1);
-    assert!(!config.warnings.iter().any(|warning| warning.contains("implies none")), "{:?}", config.warnings);
-}
-
 #[test]
 fn a_participant_is_read_with_its_bounds_and_grants() {
     let toml = "[store]\nurl = \"mem://\"\n[participant.shop]\nplugin = \"orders.wasm\"\ninstances = 3\ncall_time = \"5s\"\n\

@@ -98,6 +98,37 @@ fn the_examples_of_the_pages_are_right() {
     assert_eq!(examples, 8);
 }
 
+/// What stands in a block of YAML (`key: |`), as whoever reads it gets it.
+fn yaml_block(text: &str, key: &str) -> String {
+    let (_, after) = text.split_once(&format!("{key}: |\n")).unwrap();
+    let indent = " ".repeat(after.len() - after.trim_start_matches(' ').len());
+    let lines = after.lines().take_while(|line| line.is_empty() || line.starts_with(&indent));
+    lines.map(|line| line.get(indent.len()..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_configurations_that_are_given_away_are_right() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("orders"), TOKEN).unwrap();
+    std::fs::write(dir.path().join("operations"), TOKEN.replace('0', "f")).unwrap();
+    let text = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let kubernetes = text("examples/kubernetes/waybill.yaml");
+    let image = format!("image: waybill:{}\n", env!("CARGO_PKG_VERSION"));
+    assert!(kubernetes.contains(&image), "examples/kubernetes is of another version");
+    for toml in [
+        text("host/xtask/packaging/waybill.toml"),
+        text("host/xtask/packaging/container.toml"),
+        yaml_block(&kubernetes, "waybill.toml"),
+    ] {
+        let file = dir.path().join("waybill.toml");
+        std::fs::write(&file, toml.replace("/run/tokens/", "")).unwrap();
+        let inputs = Inputs { file: Some(file), bundled: BUNDLED.to_vec(), ..Inputs::default() };
+        if let Err(error) = load(&inputs) {
+            panic!("{toml}\n{error}");
+        }
+    }
+}
+
 /// What a setting is when `name = value` stands in `place`.
 fn effective(place: &str, name: &str, value: &str, path: &str) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();

@@ -217,6 +217,12 @@ fn a_host_with_a_certificate_speaks_tls_and_renews_it_with_a_reload() {
     let unknown = ask(&url, &["status"]);
     assert_eq!(unknown.exit, Exit::Unreachable);
     assert!(unknown.err.contains("CLIENT.TLS") && unknown.err.contains("--ca FILE"), "{}", unknown.err);
+    // Its own machine asks by an address that no certificate is for, and says nothing secret; others believe what they always do.
+    let address = url.replace("https://localhost", "127.0.0.1");
+    let health = waybill(&["health", "--config", &secured.config]).env("WAYBILL_SERVER_LISTEN", &address).run();
+    assert_eq!(health.out, format!("ok: https://{address}/livez\n"), "{}", health.err);
+    let unknown = ask(&url, &["health"]);
+    assert!(unknown.exit == Exit::Failed && unknown.err.contains("CLIENT.TLS"), "{}", unknown.err);
     let second = secured.renew("second.pem");
     assert_eq!(asks(&second, &["outbox", "stats"]).exit, Exit::Unreachable, "nobody has said that it should count");
     let reloaded = asks(&first, &["config", "reload"]);
@@ -431,4 +437,21 @@ fn a_token_is_asked_for_where_others_reach_the_host_or_one_is_configured_unless_
         assert_eq!(config.transports.is_empty(), required, "{toml}");
     }
     assert!(case("").env("WAYBILL_AUTH_REQUIRED", "true").load().unwrap().auth.required);
+}
+
+/// What listens on loopback often trusts whoever gets there: with tokens, that would be everybody who may send.
+#[test]
+fn with_tokens_no_transport_is_implied() {
+    let token = format!("[store]\nurl = \"mem://\"\n[[auth.token]]\nname = \"app\"\nsha256 = \"{}\"\n", "0".repeat(64));
+    let config = case(&token).load().unwrap();
+    assert!(config.transports.is_empty() && config.routes.0.is_empty(), "{:?}", config.transports);
+    let warning = config.warnings.iter().find(|warning| warning.contains("a host with tokens implies none"));
+    let warning = warning.unwrap_or_else(|| panic!("{:?}", config.warnings));
+    for part in ["[transport.http]", "plugin = \"http\"", "allow = {", "[[route]]", "match = \"http:**\""] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    let written = "[transport.web]\nplugin = \"http\"\n[[route]]\nmatch = \"http:**\"\ntransport = \"web\"\n";
+    let config = case(&format!("{token}{written}")).load().unwrap();
+    assert_eq!(config.transports.len(), 1);
+    assert!(!config.warnings.iter().any(|warning| warning.contains("implies none")), "{:?}", config.warnings);
 }

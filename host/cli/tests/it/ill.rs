@@ -36,7 +36,7 @@ fn full_disk(path: &str) -> (u16, Value) {
 }
 
 /// A host that answers each path as told; it ends with the test's process.
-fn host(answers: fn(&str) -> (u16, Value)) -> String {
+pub fn host(answers: fn(&str) -> (u16, Value)) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let answer = move |stream: TcpStream| -> std::io::Result<()> {

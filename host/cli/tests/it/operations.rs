@@ -65,7 +65,10 @@ fn a_replay_is_planned_tried_and_followed() {
         |more: &[&str]| waybill(&["dead", "replay", "--filter", "id=*"]).args(more).arg("--url").arg(&host.url).run();
     let plan = replay(&["--plan"]);
     assert!(plan.out.contains("would replay 3 dead letters\nthat died until 20"), "{}", plan.out);
-    let grown = replay(&["--expect-count", "2", "--yes"]);
+    let unfrozen = replay(&["--expect-count", "3", "--yes"]);
+    assert_eq!(unfrozen.exit, Exit::Usage, "a number without its instant freezes nothing");
+    assert!(unfrozen.err.contains("--before"), "{}", unfrozen.err);
+    let grown = replay(&["--before", "2100-01-01T00:00:00Z", "--expect-count", "2", "--yes"]);
     assert_eq!(grown.exit, Exit::Conflict);
     assert!(grown.err.contains("OPERATION.SET_GREW"), "{}", grown.err);
     let none = replay(&["--before", "2001-01-01T00:00:00Z", "--yes"]);

@@ -8,6 +8,11 @@ use crate::host::TestHost;
 use crate::serve::{Host, ask, noop};
 use crate::support::{Command, waybill};
 
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// Where people sign in. Nobody asks it anything before somebody does.
+const PROVIDER: &str = "[auth.oidc]\nissuer = \"https://login.example\"\nclient_id = \"waybill\"\nsecret = \"file:secret\"\n\
+                        roles = { ops = \"admin\" }\n";
+
 fn asked(host: &TestHost, arguments: &[&str]) -> Command {
     waybill(arguments).arg("--url").arg(&host.url)
 }
@@ -98,26 +103,37 @@ fn the_first_token_is_made_while_no_host_runs_and_revoking_it_opens_nothing() {
     assert!(status.success(), "{told}");
 }
 
-#[test]
-fn tokens_that_a_reload_takes_away_open_nothing() {
+/// A host with a token and `before`, whose file then has `after` alone. `changed` is a setting that the reload names.
+fn a_reload_without_the_token_opens_nothing(before: &str, after: &str, changed: &str) {
     let dir = tempfile::tempdir().unwrap();
     let config = noop(dir.path());
     let text = std::fs::read_to_string(&config).unwrap();
-    // printf %s 0123456789abcdef0123456789abcdef > token
-    std::fs::write(dir.path().join("token"), "0123456789abcdef0123456789abcdef").unwrap();
-    let with_token = format!("{text}[[auth.token]]\nname = \"ops\"\ntoken_file = \"token\"\nroles = [\"admin\"]\n");
-    std::fs::write(&config, with_token).unwrap();
+    for file in ["token", "secret"] {
+        std::fs::write(dir.path().join(file), TOKEN).unwrap();
+    }
+    let token = "[[auth.token]]\nname = \"ops\"\ntoken_file = \"token\"\nroles = [\"admin\"]\n";
+    std::fs::write(&config, format!("{text}{token}{before}")).unwrap();
     let mut host = Host::start(dir.path(), &["--config", &config]);
     let url = host.url();
-    let token = "0123456789abcdef0123456789abcdef";
-    let known = |arguments: &[&str]| waybill(arguments).args(&["--url", &url]).env("WAYBILL_TOKEN", token).run();
-    std::fs::write(&config, text).unwrap();
+    let known = |arguments: &[&str]| waybill(arguments).args(&["--url", &url]).env("WAYBILL_TOKEN", TOKEN).run();
+    std::fs::write(&config, format!("{text}{after}")).unwrap();
     let reloaded = known(&["config", "reload"]);
     assert_eq!(reloaded.exit, Exit::Done, "{}", reloaded.err);
-    assert!(reloaded.out.contains("auth.required"), "{}", reloaded.out);
+    assert!(reloaded.out.contains(changed), "{}", reloaded.out);
     for done in [known(&["outbox", "stats"]), ask(&url, &["outbox", "stats"])] {
         assert!(done.exit == Exit::NotAllowed && done.err.contains("AUTH.NO_TOKENS"), "{done:?}");
     }
     host.signal(Signal::TERM);
     assert!(host.ended().0.success());
+}
+
+#[test]
+fn tokens_that_a_reload_takes_away_open_nothing() {
+    a_reload_without_the_token_opens_nothing("", "", "auth.required");
+}
+
+#[test]
+fn nor_do_they_where_people_sign_in_at_a_provider() {
+    a_reload_without_the_token_opens_nothing(PROVIDER, PROVIDER, "auth.token[0].name");
+    a_reload_without_the_token_opens_nothing(PROVIDER, "", "auth.required");
 }

@@ -11,12 +11,16 @@ codes! {
         "Make one with `waybill token create`, with `--data DIR` while no host runs, or configure [[auth.token]].");
     AUTH_ORIGIN = "AUTH.ORIGIN" => answered(403, "A browser page that isn't the host's own asked",
         "Call the API from a program, or configure [[auth.token]].");
+    AUTH_PROVIDER = "AUTH.PROVIDER" => retryable(502, "The provider that people sign in at can't be used",
+        "Begin again at /ui/sign-in; if it goes on, compare [auth.oidc] with what the provider says of itself.");
     AUTH_PROXY = "AUTH.PROXY" => answered(403, "The request came through a proxy",
         "Address the host directly, or configure [[auth.token]].");
     AUTH_REQUIRED = "AUTH.REQUIRED" => answered(401, "A valid token is needed",
         "Send `authorization: Bearer <token>`; `waybill token create` makes one, and [[auth.token]] in the configuration is one.");
     AUTH_ROLE = "AUTH.ROLE" => answered(403, "The token's roles don't allow this",
         "Use a token with the role that `detail` names.");
+    AUTH_SIGN_IN = "AUTH.SIGN_IN" => answered(403, "The sign-in came to nothing",
+        "Begin again at /ui/sign-in; what `detail` names is set right at the provider or in [auth.oidc].");
     AUTH_STREAM = "AUTH.STREAM" => answered(403, "The token isn't for this stream",
         "Name a stream that a role of the token matches, or give it `append:PATTERN` or `read:PATTERN`.");
     AUTH_TABLE = "AUTH.TABLE" => answered(403, "The statement touches Waybill's own tables",

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::ShardId;
 use crate::inbox::place::InboxPlace;
 use crate::inbox::records::InboxDead;
@@ -15,6 +17,22 @@ use crate::streams::dead::StoredDead;
 /// Most groups kept apart; what comes past it is counted per tenant and code under the signature `…`, so that errors
 /// with a text of their own each can't fill the memory.
 pub const DEAD_GROUPS_MAX: usize = 10_000;
+
+/// What the dead letters of one group have in common, and no others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadCause {
+    pub kind: DeadKind,
+    pub tenant: String,
+    pub code: String,
+    /// Error text without numbers and quoted parts.
+    pub signature: String,
+}
+
+impl DeadCause {
+    pub fn new(kind: DeadKind, tenant: &str, code: &str, reason: &str) -> Self {
+        Self { kind, tenant: tenant.to_owned(), code: code.to_owned(), signature: signature(reason) }
+    }
+}
 
 /// Gathers [`DeadGroup`]s from dead letters given one after another.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use crate::inbox::records::{
 };
 use crate::inbox::seen::{OwnedAge, SeenQuery};
 use crate::outbox::records::DeadState;
-use crate::port::query::Page;
+use crate::port::query::ReadPage;
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 
@@ -125,27 +125,28 @@ pub trait InboxStore: Send + Sync + 'static {
     /// Changes the condition of a dead letter (quarantine with a note, and back). False when there is none. Not guarded: only the writer
     /// puts and removes them, and it doesn't look at the condition.
     async fn mark_inbox_dead(&self, shard: ShardId, seq: Seq, state: &DeadState) -> Result<bool, StoreError>;
-    /// Dead letters that match, by shard and seq, at most `limit`. `Err(Statement)` for a cursor that this store didn't make.
+    /// Dead letters that match, by shard and seq, at most `limit`; it reads a bounded number of rows and then answers a cursor even when
+    /// the page isn't full. `Err(Statement)` for a cursor that this store didn't make.
     async fn inbox_dead(
         &self,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxDead>)>, StoreError>;
+    ) -> Result<ReadPage<(ShardId, Arc<InboxDead>)>, StoreError>;
     /// Rows that match, by shard and seq, at most `limit`. The same of cursors.
     async fn inbox_list(
         &self,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError>;
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError>;
     /// The same rows, the latest received first; each shard by its places. The same of cursors, which are of this list alone.
     async fn inbox_newest(
         &self,
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError>;
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError>;
     /// What the history has of an id, the latest first.
     async fn inbox_done(
         &self,

@@ -38,6 +38,22 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
+/// A page, and what it cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPage<T> {
+    pub items: Vec<T>,
+    /// Opaque; none at the end.
+    pub next_cursor: Option<String>,
+    /// Rows that were read for it, those among them that don't match.
+    pub reads: usize,
+}
+
+impl<T> From<ReadPage<T>> for Page<T> {
+    fn from(page: ReadPage<T>) -> Self {
+        Self { items: page.items, next_cursor: page.next_cursor }
+    }
+}
+
 /// What was counted by a walk that looks at so many dead letters and no more, the latest in the order first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted<T> {

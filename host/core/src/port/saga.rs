@@ -212,6 +212,8 @@ pub struct SagaStats {
     pub running_bytes: u64,
     pub paused: u64,
     pub stuck: u64,
+    /// Those that wait for a person's decision.
+    pub approvals: u64,
     pub timers: u64,
     /// Transitions that wait for a commit.
     pub uncommitted: u64,

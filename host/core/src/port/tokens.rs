@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 
-/// A stored token.
+/// What is kept of a token that was made while a host ran: not the token itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredToken {
     /// Name for the audit, and its key: there is one token of a name.

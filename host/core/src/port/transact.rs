@@ -12,6 +12,7 @@ use crate::fates::{Fates, Trial};
 use crate::idempotency::Answer;
 use crate::ids::{ShardId, Tenant};
 use crate::message::Message;
+use crate::outbox::dead_groups::DeadCause;
 use crate::port::idempotency::Hold;
 use crate::port::query::Page;
 use crate::port::saga::RetryMode;
@@ -149,6 +150,9 @@ pub struct Operation {
     /// Of a `replay`: how many were put back whose fates nobody counts: stuck sagas, received messages.
     #[serde(default)]
     pub not_followed: u64,
+    /// Of a `replay`: the groups of dead letters that it put something of back, the first [`CAUSES_MAX`] of them.
+    #[serde(default)]
+    pub causes: Vec<DeadCause>,
     /// Everything up to this cursor is done.
     pub cursor: Option<String>,
     /// Error that stopped it.
@@ -160,6 +164,11 @@ pub struct Operation {
 
 /// Codes that an operation keeps an example of.
 pub const REFUSALS_MAX: usize = 20;
+
+/// Bytes of the signatures of groups that an operation remembers.
+const CAUSES_BYTES_MAX: usize = 64 * 1024;
+/// Groups of dead letters that an operation remembers: its record is written again each second while it is at work.
+pub const CAUSES_MAX: usize = 100;
 
 /// What a bulk act could not be done to, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -174,7 +183,33 @@ pub struct Refusal {
     pub detail: String,
 }
 
+/// The lowest id that an operation of an instant can have. Ids are ULIDs, which begin with when they were made.
+pub fn first_operation_id(at: UnixMillis) -> String {
+    ulid::Ulid::from_parts(at.0, 0).to_string()
+}
+
 impl Operation {
+    /// Remembers the group of a dead letter that was put back.
+    pub fn put_back_of(&mut self, cause: DeadCause) {
+        let held: usize = self.causes.iter().map(|cause| cause.signature.len()).sum();
+        if self.causes.len() < CAUSES_MAX && held < CAUSES_BYTES_MAX && !self.causes.contains(&cause) {
+            self.causes.push(cause);
+        }
+    }
+
+    /// How many it hasn't come to; none are left when it is over.
+    pub fn to_go(&self) -> u64 {
+        match self.state {
+            OperationState::Running => self.matched.saturating_sub(self.done + self.unchanged + self.failed),
+            OperationState::Done | OperationState::Cancelled | OperationState::Failed => 0,
+        }
+    }
+
+    /// Whether it was over before an instant.
+    pub fn was_over(&self, before: UnixMillis) -> bool {
+        self.state != OperationState::Running && self.updated_at < before
+    }
+
     /// Counts one that could not be done. True when it is the first with its code.
     pub fn refuse(&mut self, code: &str, id: &str, detail: String) -> bool {
         self.failed += 1;
@@ -194,7 +229,7 @@ impl Operation {
 pub struct AuditEvent {
     pub at: UnixMillis,
     pub kind: String,
-    /// Who asked: a token's name, `local`, or the host's id.
+    /// Who asked: a token's name, a person as `E-MAIL (oidc:SUB)` or `oidc:SUB`, `local`, or the host's id.
     pub actor: String,
     pub tenant: Option<String>,
     /// Object it is about: message id, operation id, transport.
@@ -247,12 +282,17 @@ pub trait TransactStore: Send + Sync + 'static {
     /// Removes what was written before an instant, at most `limit` acts and `limit` records of events; the larger of both counts. It
     /// reads nothing that stays.
     async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
+    /// Removes operations that were over before an instant, and what the shards counted for operations from before it that aren't there
+    /// (any more): at most `limit` of each; the larger of both counts. It reads what is older than the instant by its id, and nothing
+    /// else.
+    async fn purge_operations(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError>;
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+    use crate::port::dead::DeadKind;
 
     fn statement(query: &str, bindings: &str) -> Statement {
         Statement { query: query.to_owned(), bindings: serde_json::from_str(bindings).unwrap() }
@@ -269,6 +309,17 @@ mod tests {
         let read = record();
         assert_eq!((read.done, read.unchanged, read.actor.as_str(), read.mode), (1, 0, "", None));
         assert!(read.refusals.is_empty());
+    }
+
+    #[test]
+    fn groups_that_are_put_back_are_remembered_once_and_not_without_bound() {
+        let mut operation = record();
+        assert_eq!((operation.causes.len(), operation.to_go()), (0, 0), "one of an earlier build remembers none");
+        for code in (0..CAUSES_MAX + 5).chain(0..3) {
+            operation.put_back_of(DeadCause::new(DeadKind::Message, "acme", &format!("HTTP.{code}"), "answered 17"));
+        }
+        assert_eq!(operation.causes.len(), CAUSES_MAX);
+        assert_eq!(operation.causes.first().map(|cause| cause.signature.as_str()), Some("answered #"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, 
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::inbox_store::{InboxFilter, InboxStore, InboxTidied, SagaDoorRow, SeenHit};
-use waybill_core::port::query::Page;
+use waybill_core::port::query::ReadPage;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
@@ -66,7 +66,7 @@ impl InboxStore for Bounded<dyn InboxStore> {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxDead>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxDead>)>, StoreError> {
         within!(self.inbox_dead(filter, cursor, limit))
     }
     async fn inbox_list(
@@ -74,7 +74,7 @@ impl InboxStore for Bounded<dyn InboxStore> {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
         within!(self.inbox_list(filter, cursor, limit))
     }
     async fn inbox_newest(
@@ -82,7 +82,7 @@ impl InboxStore for Bounded<dyn InboxStore> {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
         within!(self.inbox_newest(filter, cursor, limit))
     }
     async fn inbox_done(

@@ -167,6 +167,9 @@ impl TransactStore for Bounded<dyn TransactStore> {
     async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
         within!(self.purge_audit(before, limit))
     }
+    async fn purge_operations(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        within!(self.purge_operations(before, limit))
+    }
 }
 
 #[async_trait]

@@ -173,7 +173,7 @@ impl DeadLetterService for Outbox {
         };
         let detail = serde_json::json!({ "note": note });
         let event = self.event("DeadLetterQuarantined", actor, Some(tenant.as_str()), id, detail);
-        let command = OperatorCommand::Quarantine { place: message.place, note: note.to_owned() };
+        let command = OperatorCommand::Quarantine { place: message.place, died_at: None, note: note.to_owned() };
         self.audited_act(message.place.shard, command, event).await.map_err(|error| named(error, id))?;
         Ok(self.message(tenant, id).await?.into())
     }
@@ -207,7 +207,7 @@ impl DeadLetterService for Outbox {
         let note = format!("edited and sent again as {new_id}");
         let detail = because(reason, serde_json::json!({ "kind": "outbox", "edited_as": new_id }));
         let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
-        let command = OperatorCommand::Quarantine { place: dead.place, note };
+        let command = OperatorCommand::Quarantine { place: dead.place, died_at: None, note };
         self.audited_act(dead.place.shard, command, event).await.map_err(|error| named(error, id))?;
         metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         Ok(enqueued)
@@ -305,7 +305,7 @@ impl Outbox {
     ) -> Result<MessageView, ServiceError> {
         let detail = serde_json::json!({ "kind": "outbox", "reason": reason, "code": dead.code });
         let event = self.event("TxReplayRequested", actor, Some(tenant.as_str()), id, detail);
-        let command = OperatorCommand::Replay { place: dead.place, quarantined_too: true, by: None };
+        let command = OperatorCommand::Replay { place: dead.place, died_at: None, quarantined_too: true, by: None };
         self.audited_act(dead.place.shard, command, event).await.map_err(|error| named(error, id))?;
         metrics::counter!("tx_replay_total", "kind" => "outbox").increment(1);
         self.message(tenant, id).await

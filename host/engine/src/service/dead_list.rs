@@ -7,7 +7,7 @@ use waybill_api::dead_letters::DeadGroupView;
 use waybill_core::ids::ShardId;
 use waybill_core::inbox::records::InboxDead;
 use waybill_core::limits::DEAD_READS_MAX;
-use waybill_core::outbox::dead_groups::DeadGroups;
+use waybill_core::outbox::dead_groups::{DeadCause, DeadGroups};
 use waybill_core::outbox::dead_plan::{DeadPlan, DeadTally, PLAN_READS_MAX};
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
@@ -31,6 +31,8 @@ const INBOX: &str = "inbox:";
 const EVENTS: &str = "event:";
 /// Pages of received messages, or of events, read for one page of the list: a filter may take few of many.
 const PAGES_MAX: usize = 20;
+/// Received messages read for one page of the list, about, as of others.
+const INBOX_READS_MAX: usize = 2_000;
 
 /// A dead letter of any kind as stored.
 pub(super) enum Dead {
@@ -41,6 +43,17 @@ pub(super) enum Dead {
 }
 
 impl Dead {
+    /// The group that it is counted in.
+    pub fn cause(&self) -> DeadCause {
+        let (kind, tenant, code, reason) = match self {
+            Self::Message(dead) => (DeadKind::Message, &dead.message.tenant, &*dead.code, &*dead.reason),
+            Self::Saga(dead) => (DeadKind::Saga, &dead.key.tenant, &*dead.code, &*dead.reason),
+            Self::Inbox(_, dead) => (DeadKind::Inbox, &dead.message.tenant, &*dead.code, &*dead.reason),
+            Self::Event(dead) => (DeadKind::Event, &dead.stream().tenant, &*dead.why().code, &*dead.why().reason),
+        };
+        DeadCause::new(kind, tenant.as_str(), code, reason)
+    }
+
     pub fn died_at(&self) -> UnixMillis {
         match self {
             Self::Message(dead) => dead.died_at,
@@ -147,6 +160,7 @@ impl Outbox {
     ) -> Result<bool, ServiceError> {
         let Some(inbox) = self.inbox_for(filter) else { return Ok(false) };
         let mut from = from.filter(|from| !from.is_empty()).map(str::to_owned);
+        let mut reads = 0;
         for _ in 0..PAGES_MAX {
             let room = limit.saturating_sub(page.items.len());
             let found = inbox.dead_page(filter, from.as_deref(), room.max(1)).await?;
@@ -155,13 +169,14 @@ impl Outbox {
                 page.next_cursor = is_more.then(|| format!("{INBOX}{}", from.unwrap_or_default()));
                 return Ok(is_more);
             }
+            reads += found.reads;
             page.items.extend(found.items.into_iter().map(|(shard, dead)| Dead::Inbox(shard, dead)));
             from = found.next_cursor;
             page.next_cursor = from.as_ref().map(|next| format!("{INBOX}{next}"));
             if from.is_none() {
                 return Ok(false);
             }
-            if page.items.len() >= limit {
+            if page.items.len() >= limit || reads >= INBOX_READS_MAX {
                 break;
             }
         }

@@ -20,7 +20,6 @@ use waybill_core::port::trace::{self, Span};
 use waybill_core::port::transact::{Conclusion, DoorGroup, Statement, Transacted, statements_digest};
 use waybill_core::seq_json::SeqJson;
 use waybill_core::streams::joint::{JointEvent, SortedEvents};
-use waybill_core::topic::Topic;
 
 use super::doorsteps::{Known, Waiting};
 use super::{Outbox, door_id};
@@ -40,8 +39,6 @@ impl EnqueueService for Outbox {
         }
         let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
         let room = self.admission.admit(drafts.len(), bytes)?;
-        let counted: Vec<(Tenant, Topic)> =
-            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
         let shards = self.shards_of(&drafts);
         let first = shards.first().copied().unwrap_or_default();
         let direct = shards.iter().all(|shard| *shard == first).then(|| self.shard(first)).transpose()?;
@@ -50,7 +47,6 @@ impl EnqueueService for Outbox {
             // All or nothing over several shards: one transaction puts them on the doorsteps.
             None => self.at_doors(Business::default(), drafts, &shards, None).await?.0,
         };
-        self.count(&answers, &counted);
         Ok(enqueued(answers))
     }
 
@@ -76,14 +72,11 @@ impl EnqueueService for Outbox {
         }
         let bytes = drafts.iter().map(|draft| draft.message.weight()).sum();
         let _room = self.admission.admit(drafts.len().max(1), bytes)?;
-        let counted: Vec<(Tenant, Topic)> =
-            drafts.iter().map(|draft| (draft.message.tenant.clone(), draft.message.topic.clone())).collect();
         let shards = self.shards_of(&drafts);
         let business = Business { statements, events: Arc::new(events) };
         let events = Arc::clone(&business.events);
         let (answers, transacted) = self.at_doors(business, drafts, &shards, finish.as_ref()).await?;
         let answers = if transacted.is_repeat { Vec::new() } else { answers };
-        self.count(&answers, &counted);
         // Of a repeat that its messages show, the first has the events.
         let is_known = !answers.is_empty() && answers.iter().all(|answer| answer.duplicate);
         let none = SortedEvents::default();
@@ -129,15 +122,6 @@ impl Outbox {
             ShardId::of(&draft.message.tenant, draft.message.key.as_ref(), caller_id, spread, count)
         };
         drafts.iter().map(shard_of).collect()
-    }
-
-    fn count(&self, answers: &[EnqueuedOne], messages: &[(Tenant, Topic)]) {
-        let new = answers
-            .iter()
-            .zip(messages)
-            .filter(|(answer, _)| !answer.duplicate)
-            .map(|(_, (tenant, topic))| (tenant, topic));
-        self.context.meter.enqueued(&self.context.live(), new);
     }
 
     /// Hands messages to their shard's owner if that is here, else to its doorstep.

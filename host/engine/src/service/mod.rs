@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use waybill_api::glance::DeadCounted;
 use waybill_core::history::History;
 use waybill_core::ids::{MessageId, ShardId, Tenant};
 use waybill_core::outbox::filter::Filter;
@@ -74,6 +75,8 @@ pub(crate) struct Outbox {
     pub history: Mutex<History>,
     pub history_fronts: HistoryFronts,
     pub quarantine: Arc<quarantine::Counts>,
+    /// Dead letters of messages, of events and of the inbox, as readiness counted them last.
+    pub dead_counted: Mutex<Option<DeadCounted>>,
     pub spread: AtomicU64,
     pub draining: AtomicBool,
 }

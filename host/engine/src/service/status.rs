@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use tokio::time::timeout;
-use waybill_api::glance::{Glance, Totals};
+use waybill_api::glance::{DeadCounted, Glance, Totals};
 use waybill_api::history::{Changed, ChangesAsked, HistoryView};
 use waybill_api::instant::Instant;
 use waybill_api::sagas::SagaService;
@@ -64,7 +64,10 @@ impl StatusService for Outbox {
 
     async fn glance(&self) -> Result<Glance, ServiceError> {
         let transports = self.context.live().iter().map(|(_, entry)| entry.name.to_string()).collect();
-        Ok(Glance { depths: self.depths_in_memory().await.into_values().collect(), transports })
+        let depths = self.depths_in_memory().await.into_values().collect();
+        let stuck = self.stuck_sagas();
+        let dead = self.dead_counted.lock().map(|last| DeadCounted { count: last.count + stuck, ..last });
+        Ok(Glance { depths, transports, dead })
     }
 
     fn totals(&self) -> Totals {
@@ -298,18 +301,27 @@ impl Outbox {
         format!("{whose} sends {} messages a second (rate), {} at once (burst)", info.rate.per_second, info.rate.burst)
     }
 
-    /// Whether there are as many dead letters as are worth an alert, or more than are counted.
-    /// `failed` are rows that stand failed in tables of sources.
+    fn stuck_sagas(&self) -> u64 {
+        self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck)
+    }
+
     /// Dead letters of messages and events, and of received messages.
     async fn dead_counts(&self) -> Result<(Depths, u64), StoreError> {
-        let depths = self.context.stores.query.depths(DEAD_READS_MAX).await?;
-        let received = match &self.inbox {
+        let counted = self.context.stores.query.depths(DEAD_READS_MAX).await;
+        // Of a store that doesn't answer any more, what was counted before isn't so now.
+        let depths = counted.inspect_err(|_| *self.dead_counted.lock() = None)?;
+        let received: u64 = match &self.inbox {
             Some(inbox) => inbox.dead_counts().await.map_or(0, |counts| counts.values().sum()),
             None => 0,
         };
+        let stored: u64 = depths.of.iter().map(|depth| depth.dead).sum();
+        let last = DeadCounted { count: stored + received, is_at_least: depths.dead_since.is_some() };
+        *self.dead_counted.lock() = Some(last);
         Ok((depths, received))
     }
 
+    /// Whether there are as many dead letters as are worth an alert, or more than are counted. `failed` are rows that stand failed in
+    /// tables of sources.
     fn dead_check(&self, counted: Result<(Depths, u64), StoreError>, alert_at: u64, failed: u64) -> Check {
         let (depths, received) = match counted {
             Ok(counted) => counted,
@@ -319,7 +331,7 @@ impl Outbox {
             }
         };
         let dead: u64 = depths.of.iter().map(|depth| depth.dead).sum();
-        let stuck = self.sagas.as_ref().map_or(0, |sagas| sagas.saga_stats().stuck);
+        let stuck = self.stuck_sagas();
         let is_alert = dead + stuck + received + failed >= alert_at || depths.dead_since.is_some();
         let status = if is_alert { CheckStatus::Warn } else { CheckStatus::Ok };
         let at_least = if depths.dead_since.is_some() { "at least " } else { "" };

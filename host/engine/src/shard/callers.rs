@@ -95,6 +95,10 @@ impl Actor {
     }
 
     pub(super) fn answer(&mut self, applied: Applied) {
+        let live = self.context.live();
+        // Before anybody hears of them.
+        self.context.meter.enqueued(&live, &applied.begun);
+        self.context.meter.died(&live, &applied.died);
         self.context.meter.expired(applied.expired);
         self.answer_settlers(&applied.settled);
         for (ticket, ids) in applied.enqueued {

@@ -199,7 +199,7 @@ pub(super) fn meter(call: &Call, reports: &[SettlementReport]) {
                 fault
             }
             Verdict::Dead(fault) => {
-                meter.died(&call.name, &message.tenant, fault);
+                meter.settled_dead();
                 fault
             }
             _ => continue,

@@ -80,7 +80,8 @@ pub(crate) enum Taken {
     Elsewhere(Vec<Draft>, Admitted),
 }
 
-/// An operator's command, by place; the actor reads what it needs at the moment it is done.
+/// An operator's command, by place; the actor reads what it needs at the moment it is done. `died_at`: only the dead letter that died
+/// then, not one that was put back and died again at the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OperatorCommand {
     Cancel {
@@ -102,15 +103,18 @@ pub(crate) enum OperatorCommand {
     /// `quarantined_too`: also when it is fenced off. `by`: the bulk operation that does it.
     Replay {
         place: Place,
+        died_at: Option<UnixMillis>,
         quarantined_too: bool,
         by: Option<Arc<str>>,
     },
     Quarantine {
         place: Place,
+        died_at: Option<UnixMillis>,
         note: String,
     },
     Purge {
         place: Place,
+        died_at: Option<UnixMillis>,
     },
 }
 

@@ -178,7 +178,7 @@ impl Actor {
                 meter.delivered(&live, EXTERNAL, std::iter::once((message, settlement.attempt.at)));
             }
             Verdict::Retry { .. } => meter.retried(EXTERNAL, &message.tenant, &fault),
-            Verdict::Dead(_) => meter.died(EXTERNAL, &message.tenant, &fault),
+            Verdict::Dead(_) => meter.settled_dead(),
             _ => {}
         }
     }

@@ -180,7 +180,8 @@ impl Actor {
             OperatorCommand::Reschedule { old, id, due } => {
                 self.scheduled(*old, id).await?.map(|scheduled| Command::Reschedule { scheduled, due: *due })
             }
-            OperatorCommand::Replay { place, quarantined_too, by } => match self.dead(*place).await? {
+            OperatorCommand::Replay { place, died_at, quarantined_too, by } => match self.dead(*place, *died_at).await?
+            {
                 Ok(dead) if matches!(dead.state, DeadState::Quarantined { .. }) && !quarantined_too => {
                     Err(ServiceError::State {
                         what: "dead letter",
@@ -191,16 +192,30 @@ impl Actor {
                 }
                 other => other.map(|dead| Command::Replay { dead, by: by.clone() }),
             },
-            OperatorCommand::Quarantine { place, note } => {
-                self.dead(*place).await?.map(|dead| Command::Quarantine { dead, note: note.clone() })
+            OperatorCommand::Quarantine { place, died_at, note } => {
+                self.dead(*place, *died_at).await?.map(|dead| Command::Quarantine { dead, note: note.clone() })
             }
-            OperatorCommand::Purge { place } => self.dead(*place).await?.map(Command::Purge),
+            OperatorCommand::Purge { place, died_at } => self.dead(*place, *died_at).await?.map(Command::Purge),
         })
     }
 
-    async fn dead(&mut self, place: Place) -> Result<Result<Arc<DeadLetter>, ServiceError>, StoreError> {
+    /// The dead letter at a place; with `died_at` only the one that died then.
+    async fn dead(
+        &mut self,
+        place: Place,
+        died_at: Option<UnixMillis>,
+    ) -> Result<Result<Arc<DeadLetter>, ServiceError>, StoreError> {
         let dead = self.context.stores.owner.dead_letter(self.owner.shard(), place.seq()).await?;
-        Ok(dead.ok_or_else(|| moved_on(place)))
+        Ok(match dead {
+            None => Err(moved_on(place)),
+            Some(dead) if died_at.is_some_and(|at| at != dead.died_at) => Err(ServiceError::State {
+                what: "dead letter",
+                id: dead.message.id.to_string(),
+                state: "dead again since it was read".to_owned(),
+                fix: "look at it again: it was put back meanwhile, and died another time",
+            }),
+            Some(dead) => Ok(dead),
+        })
     }
 
     async fn scheduled(

@@ -14,7 +14,7 @@ use waybill_core::outbox::owner::{
 };
 use waybill_core::outbox::records::{DeadLetter, Parked, ShardRecord};
 use waybill_core::port::service::ServiceError;
-use waybill_core::port::store::{OwnerStore, StoreError};
+use waybill_core::port::store::{OwnerStore, StoreError, Write};
 use waybill_core::time::{Monotonic, Now};
 
 use super::actor::Actor;
@@ -198,6 +198,7 @@ impl OutboxShard {
             let began = self.context.clock.now();
             let commit = takeover(input.clone(), began.wall, rand::random());
             let taken = commit.record.clone();
+            let convicted: Vec<Arc<DeadLetter>> = commit.writes.iter().filter_map(dead_letter).collect();
             self.mine.tries(&taken, died);
             match store.commit(commit).await {
                 Ok(()) => {}
@@ -216,8 +217,17 @@ impl OutboxShard {
             if self.mine.holds(&taken) {
                 self.status.note_death(taken.token);
             }
+            self.context.meter.died(&self.context.live(), &convicted);
             return Ok((taken, began));
         }
+    }
+}
+
+/// The dead letter that is written.
+fn dead_letter(write: &Write) -> Option<Arc<DeadLetter>> {
+    match write {
+        Write::PutDead(dead) => Some(Arc::clone(dead)),
+        _ => None,
     }
 }
 

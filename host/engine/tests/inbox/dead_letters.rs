@@ -1,9 +1,13 @@
 //! Received messages among the dead letters: shown, replayed, edited, fenced off, removed.
 
+use std::sync::Arc;
+
 use waybill_api::dead_letters::{DeadLetterView, Replay, Replayed};
 use waybill_core::annotation::Annotation;
 use waybill_core::audit::AuditQuery;
 use waybill_core::glob::Glob;
+use waybill_core::ids::Seq;
+use waybill_core::inbox::records::InboxDead;
 use waybill_core::new_message::NewMessage;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::service::{MessageState, OperationRequest, Planned};
@@ -209,4 +213,34 @@ async fn old_dead_letters_are_removed() {
     assert_eq!(world.dead_count(), 1);
     pass(seconds(300)).await;
     assert_eq!(world.dead_count(), 0);
+}
+
+/// A filter that takes few of many reads no more than one that takes all.
+#[tokio::test(start_paused = true)]
+async fn a_count_of_few_among_many_ends_at_its_bound_and_says_so() {
+    let world = World::new();
+    let (host, _) = with_dead(&world).await;
+    world.memory.write(|tables| {
+        let dead = &mut tables.inbox.dead;
+        let (&(shard, last), found) = dead.last_key_value().unwrap();
+        let found = Arc::clone(found);
+        for seq in (last.0 + 1..).take(7_000).map(Seq) {
+            dead.insert((shard, seq), Arc::new(InboxDead { seq, ..(*found).clone() }));
+        }
+    });
+    let few = host.outbox.dead_facets(None, "kind=inbox tenant=acme").await.unwrap();
+    assert_eq!((few.counted, few.partial), (0, true), "none of them was met, and there are more");
+    let one = host.outbox.dead_facets(None, "kind=inbox tenant=default").await.unwrap();
+    assert!(one.partial && one.counted < 7_001, "{}", one.counted);
+    let (mut cursor, mut pages) = (None::<String>, 0);
+    loop {
+        let page = host.outbox.dead_letters(None, "kind=inbox tenant=acme", cursor.as_deref(), 100).await.unwrap();
+        assert!(page.items.is_empty() && pages < 10, "{pages} pages");
+        cursor = page.next_cursor;
+        pages += 1;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 3, "a page looked through all of them: {pages}");
 }

@@ -1,5 +1,11 @@
 //! What is stored although it hasn't failed, and what that bounds.
 
+use std::sync::Arc;
+
+use waybill_api::inbox::StoredOrder;
+use waybill_core::ids::Seq;
+use waybill_core::inbox::filter::StoredFilter;
+use waybill_core::inbox::records::InboxRow;
 use waybill_core::inbox::settings::AcknowledgeRows;
 use waybill_core::port::source::SourceDelivery;
 use waybill_testkit::fake_handler::Reply;
@@ -128,4 +134,29 @@ async fn what_nobody_names_is_stored_before_it_is_called() {
     gate.open();
     world.until_rows(0).await;
     assert_eq!(world.seen(), 0, "there is no use in remembering an id of ours");
+}
+
+/// A filter that takes few of many answers how far it came.
+#[tokio::test(start_paused = true)]
+async fn a_list_of_few_among_many_ends_at_its_bound_and_goes_on_there() {
+    let world = World::new();
+    let mut consumer = world.consumer();
+    consumer.retry.base_ms = 600_000;
+    let host = world.start_consumer(consumer).await;
+    world.http.answer(|_| Reply::status(500));
+    world.shop.send("m-1", "orders.paid", "1");
+    world.until_rows(1).await;
+    world.memory.write(|tables| {
+        let rows = &mut tables.inbox.rows;
+        let (&(shard, last), found) = rows.last_key_value().unwrap();
+        let found = Arc::clone(found);
+        for seq in (last.0 + 1..).take(7_000).map(Seq) {
+            rows.insert((shard, seq), Arc::new(InboxRow { seq, ..(*found).clone() }));
+        }
+    });
+    let filter = StoredFilter::parse("tenant=acme", START).unwrap();
+    let first = host.inbound.stored(&filter, StoredOrder::Place, None, 100).await.unwrap();
+    assert!(first.items.is_empty() && first.next_cursor.is_some(), "it looked through all of them");
+    let rest = host.inbound.stored(&filter, StoredOrder::Place, first.next_cursor.as_deref(), 100).await.unwrap();
+    assert!(rest.items.is_empty() && rest.next_cursor.is_none());
 }

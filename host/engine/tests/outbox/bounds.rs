@@ -70,6 +70,7 @@ async fn a_doorstep_row_that_cannot_be_read_is_a_visible_dead_letter() {
     eventually("it is dead", async || host.outbox.count_dead(None, "code=OUTBOX.MALFORMED").await.unwrap().value == 1)
         .await;
     assert!(world.memory.read(|tables| tables.door.is_empty()));
+    eventually("it is counted", async || host.outbox.totals().dead == 1).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,6 +111,7 @@ async fn a_message_that_kills_its_host_three_times_alone_is_a_dead_letter_and_it
     let dead = host.view(&ids[4]).await;
     assert_eq!(dead.state, MessageState::Dead);
     assert!(dead.last_error.unwrap().starts_with("SUSPECTED_POISON"));
+    assert_eq!(host.outbox.totals().dead, 1, "the takeover that convicts it counts it");
     for (index, id) in ids.iter().enumerate().filter(|(index, _)| *index != 4) {
         let view = host.until_state(id, MessageState::Done).await;
         assert!(world.main.log().count(&format!("n-{index}")) <= 5, "{view:?}");

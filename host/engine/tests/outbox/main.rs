@@ -27,6 +27,7 @@ mod shards;
 mod slow_disk;
 mod supervision;
 mod support;
+mod totals;
 mod traces;
 mod transact;
 mod trouble;

@@ -1,5 +1,6 @@
 //! Bulk acts on dead letters, and provisioning.
 
+use waybill_api::dead_letters::Replay;
 use waybill_core::port::dead::DeadId;
 use waybill_core::port::provision::{ProvisionAction, ProvisionChange, ProvisionError};
 use waybill_core::port::service::{MessageState, OperationRequest, Planned, ServiceError};
@@ -210,6 +211,76 @@ async fn a_bulk_act_takes_what_died_before_the_clock_was_set_back_and_takes_noth
     assert_eq!((over.matched, over.done, over.failed), (20, 20, 0));
     pass(seconds(60)).await;
     assert_eq!(world.main.log().sent.len(), 40, "what died again isn't replayed again");
+}
+
+/// Those of them that are dead letters, in the order that they were sent in.
+async fn still_dead(host: &Host, ids: &[String]) -> Vec<usize> {
+    let mut dead = Vec::new();
+    for (index, id) in ids.iter().enumerate() {
+        if host.view(id).await.state == MessageState::Dead {
+            dead.push(index);
+        }
+    }
+    dead
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_put_back_while_a_trial_waits_is_no_failure_of_it() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 10).await;
+    world.main.tell(|_| retryable("HTTP.503"));
+    let trial = Planned { trial: Some(2), ..Planned::default() };
+    let asked = OperationRequest { planned: trial, ..request("replay", "", 1_000) };
+    let operation = host.outbox.start_operation(asked).await.unwrap();
+    pass(seconds(5)).await;
+    let left = still_dead(&host, &ids).await;
+    assert_eq!(left.len(), 8, "the rest waits for the trial");
+    let other = DeadId::new(&tenant("default"), &ids[left[4]]);
+    host.outbox.replay(&other, Replay::because("fixed"), "ops").await.unwrap();
+    world.main.tell(|_| ack());
+    let over = until_over(&host, &operation.id).await;
+    assert_eq!((over.state, over.done, over.failed), (OperationState::Done, 9, 0), "{:?}", over.refusals);
+    host.until_done(&ids).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_before_a_trial_waits_is_refused_once() {
+    let world = World::new();
+    let (host, ids) = with_dead(&world, 10).await;
+    let first = still_dead(&host, &ids).await[0];
+    host.outbox.quarantine(&DeadId::new(&tenant("default"), &ids[first]), "poison", "ops").await.unwrap();
+    world.main.tell(|_| ack());
+    let trial = Planned { trial: Some(2), ..Planned::default() };
+    let asked = OperationRequest { planned: trial, ..request("replay", "state=*", 1_000) };
+    let operation = host.outbox.start_operation(asked).await.unwrap();
+    let over = until_over(&host, &operation.id).await;
+    let refused: u64 = over.refusals.iter().map(|refusal| refusal.count).sum();
+    assert_eq!((over.done, over.failed, refused), (9, 1, 1), "{:?}", over.refusals);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_died_again_since_its_page_was_read_is_left_alone() {
+    for kind in ["replay", "quarantine", "purge"] {
+        let world = World::new();
+        let (host, ids) = with_dead(&world, 10).await;
+        let operation = host.outbox.start_operation(request(kind, "", 1)).await.unwrap();
+        pass(seconds(2)).await;
+        let last = *still_dead(&host, &ids).await.last().unwrap();
+        let text = last.to_string();
+        world.main.tell({
+            let text = text.clone();
+            move |delivery| if delivery.payload == text.as_str() { permanent("HTTP.422") } else { ack() }
+        });
+        let again = DeadId::new(&tenant("default"), &ids[last]);
+        host.outbox.replay(&again, Replay::because("one more try"), "ops").await.unwrap();
+        eventually("it is sent again", async || world.main.log().count(&text) == 2).await;
+        host.until_state(&ids[last], MessageState::Dead).await;
+        let over = until_over(&host, &operation.id).await;
+        assert_eq!((over.state, over.done, over.failed), (OperationState::Done, 9, 1), "{kind}");
+        assert!(over.refusals[0].detail.contains("dead again since it was read"), "{:?}", over.refusals);
+        assert_eq!(world.main.log().count(&text), 2, "{kind}");
+        assert_eq!(host.view(&ids[last]).await.state, MessageState::Dead, "{kind}");
+    }
 }
 
 /// A plan leaves no trace; what was applied, or tried, does.

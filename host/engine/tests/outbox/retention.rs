@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use waybill_api::dead_letters::Replay;
 use waybill_core::ids::ShardId;
 use waybill_core::port::dead::DeadId;
-use waybill_core::port::service::MessageState;
+use waybill_core::port::service::{MessageState, OperationRequest, Planned};
 use waybill_core::port::store::{StoreError, Write};
+use waybill_core::port::transact::{Operation, OperationState, TransactStore, first_operation_id};
 use waybill_testkit::fake_transport::{ack, permanent};
 
 use crate::support::*;
@@ -153,4 +154,34 @@ async fn a_shard_that_cannot_be_cleared_holds_up_no_other() {
     assert_eq!(left(), (both.clone(), both));
     pass(seconds(600)).await;
     assert_eq!(left(), (first.clone(), first));
+}
+
+/// They are kept as acts are, and what became of what they put back goes with them.
+#[tokio::test(start_paused = true)]
+async fn bulk_operations_are_kept_for_the_time_of_the_audit_trail() {
+    let world = World::new();
+    let host = world.start_with(|config| config.keep_audit = seconds(3_600)).await;
+    let asked = OperationRequest {
+        kind: "replay".into(),
+        filter: String::new(),
+        step: None,
+        mode: None,
+        not_before: None,
+        planned: Planned::default(),
+        tenant: None,
+        rate: None,
+        reason: "fixed".into(),
+        actor: "ops".into(),
+    };
+    let begun = host.outbox.start_operation(asked).await.unwrap();
+    let state = async |id: &str| host.outbox.operation(id).await.map(|operation| operation.state);
+    eventually("it is over", async || state(&begun.id).await.unwrap() == OperationState::Done).await;
+    // Ids are made by the machine's clock, which isn't the test's.
+    let over = host.outbox.operation(&begun.id).await.unwrap();
+    let old = Operation { id: first_operation_id(START), ..over };
+    world.memory.put_operation(&old).await.unwrap();
+    pass(seconds(3_000)).await;
+    assert_eq!(state(&old.id).await.unwrap(), OperationState::Done);
+    pass(seconds(1_200)).await;
+    assert_eq!(state(&old.id).await.unwrap_err().code().as_str(), "OPERATION.NOT_FOUND");
 }

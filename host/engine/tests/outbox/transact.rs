@@ -180,6 +180,7 @@ async fn a_repeat_that_is_still_on_the_doorstep_is_taken_in_once_and_is_no_dead_
     pass(seconds(60)).await;
     assert_eq!(world.main.log().count("a"), 1);
     assert_eq!(world.memory.read(|tables| tables.dead.len()), 0);
+    assert_eq!(host.outbox.totals().enqueued, 1, "a repeat counts nothing");
 }
 
 #[tokio::test(start_paused = true)]

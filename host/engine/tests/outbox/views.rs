@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use waybill_api::glance::DeadCounted;
 use waybill_api::status::CheckStatus;
 use waybill_api::transports::Breaker;
 use waybill_core::port::query::ListOrder;
@@ -164,10 +165,14 @@ async fn readiness_names_what_is_wrong() {
     world.main.tell(|_| permanent("HTTP.400"));
     let host = world.start_with(|config| config.dead_alert_at = 2).await;
     let check = async |name: &str| host.outbox.ready().await.into_iter().find(|check| check.name == name);
+    let none = DeadCounted { count: 0, is_at_least: false };
+    assert_eq!(host.outbox.glance().await.unwrap().dead, Some(none), "readiness counted them");
     assert_eq!(check("outbox").await.unwrap().status, CheckStatus::Ok);
     assert_eq!(check("dead letters").await.unwrap().status, CheckStatus::Ok);
     host.send(["a", "b"].map(message)).await;
     eventually("the alert", async || check("dead letters").await.unwrap().status == CheckStatus::Warn).await;
+    let counted = DeadCounted { count: 2, is_at_least: false };
+    assert_eq!(host.outbox.glance().await.unwrap().dead, Some(counted), "what readiness counted is remembered");
     world.main.set_health(waybill_core::port::transport::Health::Down, Some("MQTT.CONNECT: no instance"));
     let transport = check("transport main").await.unwrap();
     assert_eq!(transport.status, CheckStatus::Warn);

@@ -9,6 +9,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::port::dead::{DeadId, DeadKind};
 use waybill_core::port::service::MessageState;
 use waybill_core::seq_json::SeqJson;
+use waybill_core::streams::dead::{StoredDead, StreamDeadPlace};
 use waybill_core::streams::settings::{OnOvertaken, StreamsSettings};
 use waybill_testkit::fake_transport::{ack, permanent};
 
@@ -64,6 +65,30 @@ async fn an_event_that_its_broker_refused_is_in_the_one_list_and_shown_whole() {
     );
     let foreign = DeadId::new(&Tenant::new("globex").unwrap(), &all[0].id);
     assert_eq!(host.outbox.dead_letter(&foreign).await.unwrap_err().code(), Code::DEAD_NOT_FOUND);
+}
+
+/// Adds copies of the dead letter that is there.
+fn copy_dead(world: &World, copies: u32) {
+    world.memory.write(|tables| {
+        let dead = &mut tables.streams.dead;
+        let last = dead.values().next_back().unwrap().clone();
+        for number in (last.place.number + 1..).take(copies as usize) {
+            let place = StreamDeadPlace { number, ..last.place };
+            dead.insert(place, StoredDead { place, ..last.clone() });
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn facets_are_partial_where_there_are_more_than_were_counted_and_not_at_the_bound() {
+    let world = World::with(relayed);
+    let host = refused(&world, &["x-0"]).await;
+    copy_dead(&world, 4_999);
+    let all = host.outbox.dead_facets(None, "kind=event").await.unwrap();
+    assert_eq!((all.counted, all.partial), (5_000, false));
+    copy_dead(&world, 1);
+    let some = host.outbox.dead_facets(None, "kind=event").await.unwrap();
+    assert_eq!((some.counted, some.partial), (5_000, true));
 }
 
 #[tokio::test(start_paused = true)]

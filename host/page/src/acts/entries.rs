@@ -22,9 +22,7 @@ pub enum Input {
     Text,
     /// A text without which it isn't done.
     Needed,
-    /// Names are offered.
     Offered,
-    /// A whole number.
     Number,
     /// A length of time, in seconds.
     Seconds,

@@ -45,7 +45,7 @@ pub fn at_once(act: Act, target: &Target, form: &Form) -> Markup {
 pub(crate) fn hidden(form: &Form) -> Markup {
     html! {
         input type="hidden" name="form" value=(form.token);
-        input type="hidden" name="key" value=(form.key);
+        input type="hidden" name="press" value=(form.key);
     }
 }
 

@@ -7,7 +7,8 @@ use super::{Asked, Rows, Saved, option};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
-use crate::parts::{Column, Part, fault, first_run, in_a_terminal, none_by_filter, table};
+use crate::list::{Field, list};
+use crate::parts::{Part, fault, first_run, in_a_terminal, none_by_filter, of};
 use crate::text::{foreign, shortened};
 use crate::time::AsOf;
 
@@ -35,26 +36,30 @@ pub fn audit(view: &Trail, as_of: AsOf) -> Markup {
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                (table("Audit", &AUDIT_COLUMNS, &audit_rows(&rows.items, as_of), Some(&asked.foot(Saved("audit"), rows.items.len(), rows.older.as_deref()))))
+                @let shown: Vec<_> = rows.items.iter().map(|line| audit_row(line, as_of)).collect();
+                (list("Audit", &FIELDS, &shown, Some(&asked.foot(Saved("audit"), shown.len(), rows.older.as_deref()))))
             }
         }
         (in_a_terminal(&format!("waybill audit list{}{}", option("tenant", &asked.tenant), option("filter", &asked.filter))))
     }
 }
 
-const AUDIT_COLUMNS: [Column; 5] =
-    [Column::Text("When"), Column::Text("What"), Column::Text("Who"), Column::Text("To what"), Column::Text("Detail")];
+const FIELDS: [Field; 5] = [
+    Field::text("When").class("nw"),
+    Field::text("What").name(),
+    Field::text("Who").label("by").moves("by"),
+    Field::text("To what").class("mono").moves("to"),
+    Field::text("Detail").class("full mono"),
+];
 
-fn audit_rows(rows: &[AuditView], as_of: AsOf) -> Markup {
-    html! { @for line in rows {
-        tr tabindex="-1" {
-            td.nw { (as_of.at(line.at)) }
-            th scope="row" { (foreign(&line.kind)) }
-            td data-l="by" { (foreign(&line.actor)) }
-            td.mono { (foreign(&shortened(&line.object, DETAIL_LETTERS))) @if let Some(tenant) = &line.tenant { span.sub { (foreign(tenant)) } } }
-            td.full.mono { (foreign(&detail(line))) }
-        }
-    } }
+fn audit_row(line: &AuditView, as_of: AsOf) -> [Markup; 5] {
+    [
+        as_of.at(line.at),
+        of(foreign(&line.kind)),
+        of(foreign(&line.actor)),
+        html! { (foreign(&shortened(&line.object, DETAIL_LETTERS))) @if let Some(tenant) = &line.tenant { span.sub { (foreign(tenant)) } } },
+        of(foreign(&detail(line))),
+    ]
 }
 
 fn detail(line: &AuditView) -> String {

@@ -4,17 +4,19 @@ use maud::{Markup, html};
 use waybill_api::dead_letters::{DeadGroupView, DeadLetterView};
 use waybill_api::history::Changed;
 use waybill_api::instant::Instant;
+use waybill_api::operations::LastReplayView;
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::MessageState;
 
 use super::hour::Changes;
 use super::{Asked, Rows, Saved};
-use crate::acts::{self, Act, Pick, Target};
+use crate::acts::{self, Act, Pick};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
+use crate::list::{Field, list};
 use crate::parts::{
-    Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, section, state, table,
+    Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, of, section, state, table,
 };
 use crate::states::of_message;
 use crate::text::{count, counted, for_attribute, foreign, shortened};
@@ -57,7 +59,7 @@ pub fn dead_letters(view: &DeadLetters, as_of: AsOf) -> Markup {
                 @if !asked.is_further { (causes(view, as_of)) }
                 (section("Newest first", None, &html! {
                     form action=(address::PLAN) {
-                        (table("Dead letters", &DEAD_COLUMNS, &dead_rows(&rows.items, as_of),
+                        (list("Dead letters", &FIELDS, &shown(&rows.items, as_of),
                             Some(&asked.foot(Saved("dead-letters"), rows.items.len(), rows.older.as_deref()))))
                         (on_picked(asked))
                     }
@@ -86,8 +88,7 @@ fn there_are(asked: &Asked, others: &[DeadGroupView]) -> Markup {
 
 /// What can be done to all that the filter takes.
 fn on_all(asked: &Asked) -> Markup {
-    let all = Target::matching(&asked.tenant, &asked.filter);
-    acts::links(&[Act::DeadReplay, Act::DeadQuarantine, Act::DeadPurge], &all, asked.may)
+    asked.on_all(&[Act::DeadReplay, Act::DeadQuarantine, Act::DeadPurge])
 }
 
 /// What can be done to rows that are picked. It stands below them, so that it works without script.
@@ -129,6 +130,7 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
             th.full scope="row" {
                 a href=(asked.narrowed(address::DEAD_LETTERS, &condition("code", &group.code))) { code { (foreign(&group.code)) } }
                 span.sub { (foreign(&shortened(&group.signature, ERROR_LETTERS))) }
+                @if let Some(replay) = &group.last_replay { (last_replay(replay, as_of)) }
                 span.sub { (changes.before(group.first_at)) }
             }
             td { (foreign(&group.tenant)) span.sub.mono { (foreign(&group.topic)) } }
@@ -140,14 +142,32 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
     section("By cause", Some(&about), &table("By cause", &columns, &rows, None))
 }
 
-const DEAD_COLUMNS: [Column; 7] = [
-    Column::Text("Pick"),
-    Column::Text("Id"),
-    Column::Text("State"),
-    Column::Text("Of"),
-    Column::Text("Error"),
-    Column::Text("Tenant"),
-    Column::Number("Died"),
+/// What became of the latest replay of a group. Its numbers are those of the operation, which may have put back others as well.
+fn last_replay(replay: &LastReplayView, as_of: AsOf) -> Markup {
+    let fate = &replay.fate;
+    html! {
+        span.sub {
+            a href=(acts::operation(&replay.operation)) { "Replayed at " (as_of.at(replay.at)) }
+            @if !replay.actor.is_empty() { " by " (foreign(&replay.actor)) }
+            ": " (count(fate.put_back)) " put back, " (count(fate.delivered)) " delivered, "
+            @if fate.died_again > 0 { b.c-dead { (count(fate.died_again)) " died again" } } @else { "none died again" }
+            @if fate.on_the_way > 0 { ", " (count(fate.on_the_way)) " on their way" }
+            @if fate.ended_otherwise > 0 { ", " (count(fate.ended_otherwise)) " ended otherwise" }
+            @if fate.not_followed > 0 { ", " (count(fate.not_followed)) " not followed" }
+            @if replay.running { ", " (count(replay.to_go)) " to go" }
+            @if replay.groups > 1 { "; of " (replay.groups) " groups together" }
+        }
+    }
+}
+
+const FIELDS: [Field; 7] = [
+    Field::text("Pick"),
+    Field::text("Id"),
+    Field::text("State").class("end").moves("state"),
+    Field::text("Of").class("mono").moves("of"),
+    Field::text("Error").class("full").moves("error"),
+    Field::text("Tenant").label("tenant").moves("tenant"),
+    Field::number("Died"),
 ];
 
 /// What a row of the list shows, of whichever kind.
@@ -219,16 +239,19 @@ impl<'a> DeadRow<'a> {
     }
 }
 
-fn dead_rows(items: &[DeadLetterView], as_of: AsOf) -> Markup {
-    html! { @for row in items.iter().map(DeadRow::of) {
-        tr tabindex="-1" {
-            td { input type="checkbox" name="pick" value=(row.pick().text()) aria-label=(format!("Pick {}", for_attribute(row.id))); }
-            td { (id_link(&row.address, row.id)) }
-            td.end { (state(of_message(row.state))) span.sub { (row.kind) } }
-            td.mono { (foreign(row.what)) }
-            td.full { (foreign(&shortened(row.error, ERROR_LETTERS))) }
-            td data-l="tenant" { (foreign(row.tenant)) }
-            td.num.nw { (as_of.maybe(row.ended_at)) }
-        }
-    } }
+fn shown(items: &[DeadLetterView], as_of: AsOf) -> Vec<[Markup; 7]> {
+    items.iter().map(|letter| dead_row(letter, as_of)).collect()
+}
+
+fn dead_row(letter: &DeadLetterView, as_of: AsOf) -> [Markup; 7] {
+    let row = DeadRow::of(letter);
+    [
+        html! { input type="checkbox" name="pick" value=(row.pick().text()) aria-label=(format!("Pick {}", for_attribute(row.id))); },
+        id_link(&row.address, row.id),
+        html! { (state(of_message(row.state))) span.sub { (row.kind) } },
+        of(foreign(row.what)),
+        of(foreign(&shortened(row.error, ERROR_LETTERS))),
+        of(foreign(row.tenant)),
+        as_of.maybe(row.ended_at),
+    ]
 }

@@ -12,6 +12,7 @@ use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
+use crate::list::{Field, list};
 use crate::parts::{
     Column, Part, State, Tone, facts, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, note, of, quoted,
     section, state, table, tag,
@@ -209,13 +210,13 @@ fn context_row(context: &ContextStats, as_of: AsOf) -> Markup {
     }
 }
 
-const STORED_COLUMNS: [Column; 6] = [
-    Column::Text("Id"),
-    Column::Text("Waits for"),
-    Column::Text("Subject"),
-    Column::Text("Key"),
-    Column::Text("Last error"),
-    Column::Number("Received"),
+const STORED: [Field; 6] = [
+    Field::text("Id"),
+    Field::text("Waits for").class("end").moves("waits for"),
+    Field::text("Subject").class("mono").moves("subject"),
+    Field::text("Key").class("mono").label("key").moves("key"),
+    Field::text("Last error").class("full").moves("last error"),
+    Field::number("Received"),
 ];
 
 fn stored(asked: &Asked, rows: &Part<Rows<InboxMessageView>>, as_of: AsOf) -> Markup {
@@ -233,7 +234,8 @@ fn stored(asked: &Asked, rows: &Part<Rows<InboxMessageView>>, as_of: AsOf) -> Ma
                     @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
                 }
                 Ok(rows) => {
-                    (table("What waits", &STORED_COLUMNS, &stored_rows(&rows.items, as_of), Some(&asked.foot(Saved("inbox"), rows.items.len(), rows.older.as_deref()))))
+                    @let shown: Vec<_> = rows.items.iter().map(|message| stored_row(message, as_of)).collect();
+                    (list("What waits", &STORED, &shown, Some(&asked.foot(Saved("inbox"), shown.len(), rows.older.as_deref()))))
                 }
             }
         }
@@ -245,23 +247,22 @@ fn address_of(message: &InboxMessageView) -> String {
     address::with(address::INBOX, &query)
 }
 
-fn stored_rows(items: &[InboxMessageView], as_of: AsOf) -> Markup {
-    html! { @for message in items {
-        tr tabindex="-1" {
-            td { (id_link(&address_of(message), &message.id)) span.sub { "for " (foreign(&message.consumer)) } }
-            td.end { @match &message.waiting {
-                Some(waiting) => {
-                    (state(State::new(Tone::Hold, Icon::Wait, waiting.on.as_str())))
-                    @if let Some(until) = waiting.until { span.sub { "until " (as_of.at(until)) } }
-                }
-                None => { (NONE) }
-            } }
-            td.mono { (foreign(&message.subject)) span.sub { "from " (foreign(&message.source)) } }
-            td.mono data-l="key" { (mono(message.key.as_deref())) }
-            td.full { (foreign(&shortened(message.last_error.as_deref().unwrap_or_default(), ERROR_LETTERS))) }
-            td.num.nw { (as_of.at(message.received_at)) span.sub { (foreign(&message.tenant)) } }
+fn stored_row(message: &InboxMessageView, as_of: AsOf) -> [Markup; 6] {
+    let waits = html! { @match &message.waiting {
+        Some(waiting) => {
+            (state(State::new(Tone::Hold, Icon::Wait, waiting.on.as_str())))
+            @if let Some(until) = waiting.until { span.sub { "until " (as_of.at(until)) } }
         }
-    } }
+        None => { (NONE) }
+    } };
+    [
+        html! { (id_link(&address_of(message), &message.id)) span.sub { "for " (foreign(&message.consumer)) } },
+        waits,
+        html! { (foreign(&message.subject)) span.sub { "from " (foreign(&message.source)) } },
+        mono(message.key.as_deref()),
+        of(foreign(&shortened(message.last_error.as_deref().unwrap_or_default(), ERROR_LETTERS))),
+        html! { (as_of.at(message.received_at)) span.sub { (foreign(&message.tenant)) } },
+    ]
 }
 
 /// What is known of a received message at a consumer.

@@ -8,9 +8,10 @@ use crate::acts::{self, Act, May, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
+use crate::list::{Field, list};
 use crate::parts::{
-    Column, Part, error_code, facts, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, note, of, quoted,
-    section, state, table, tag,
+    Part, error_code, facts, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, note, of, quoted, section,
+    state, tag,
 };
 use crate::payload;
 use crate::states::of_key;
@@ -51,33 +52,32 @@ pub fn keys(view: &Keys, as_of: AsOf) -> Markup {
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                (table("Idempotency keys", &COLUMNS, &key_rows(&rows.items, as_of), Some(&asked.foot(Saved("idempotency"), rows.items.len(), rows.older.as_deref()))))
+                @let shown: Vec<_> = rows.items.iter().map(|key| key_row(key, as_of)).collect();
+                (list("Idempotency keys", &FIELDS, &shown, Some(&asked.foot(Saved("idempotency"), shown.len(), rows.older.as_deref()))))
             }
         }
         (in_a_terminal(&asked.command("idempotency list")))
     }
 }
 
-const COLUMNS: [Column; 6] = [
-    Column::Text("Key"),
-    Column::Text("State"),
-    Column::Number("Begun"),
-    Column::Text("Answered"),
-    Column::Text("Tenant"),
-    Column::Number("Changed"),
+const FIELDS: [Field; 6] = [
+    Field::text("Key"),
+    Field::text("State").class("end").moves("state"),
+    Field::number("Begun").class("num opt").moves("begun"),
+    Field::text("Answered").class("full").moves("answered"),
+    Field::text("Tenant").label("tenant").moves("tenant"),
+    Field::number("Changed"),
 ];
 
-fn key_rows(items: &[KeyView], as_of: AsOf) -> Markup {
-    html! { @for key in items {
-        tr tabindex="-1" {
-            td { (id_link(&address::key(&key.tenant, &key.key), &key.key)) }
-            td.end { (state(of_key(key.state))) @if let Some(until) = key.lease_until { span.sub { "reserved until " (as_of.at(until)) } } }
-            td.num.opt { (key.begun) }
-            td.full { @if let Some(outcome) = &key.outcome { (brief(outcome)) } }
-            td data-l="tenant" { (foreign(&key.tenant)) }
-            td.num.nw { (as_of.at(key.changed_at)) }
-        }
-    } }
+fn key_row(key: &KeyView, as_of: AsOf) -> [Markup; 6] {
+    [
+        id_link(&address::key(&key.tenant, &key.key), &key.key),
+        html! { (state(of_key(key.state))) @if let Some(until) = key.lease_until { span.sub { "reserved until " (as_of.at(until)) } } },
+        html! { (key.begun) },
+        html! { @if let Some(outcome) = &key.outcome { (brief(outcome)) } },
+        of(foreign(&key.tenant)),
+        as_of.at(key.changed_at),
+    ]
 }
 
 fn brief(outcome: &KeyOutcome) -> Markup {

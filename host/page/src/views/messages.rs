@@ -8,7 +8,8 @@ use crate::acts::{self, Act, Target};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
-use crate::parts::{Column, Part, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, state, table, tabs};
+use crate::list::{Field, list};
+use crate::parts::{Part, fault, first_run, id_link, in_a_terminal, mono, none_by_filter, of, state, tabs};
 use crate::states::of_message;
 use crate::text::foreign;
 use crate::time::AsOf;
@@ -48,7 +49,8 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                (table("Messages", &COLUMNS, &message_rows(&rows.items, as_of), Some(&asked.foot(Saved("messages"), rows.items.len(), rows.older.as_deref()))))
+                @let shown: Vec<_> = rows.items.iter().map(|message| message_row(message, as_of)).collect();
+                (list("Messages", &FIELDS, &shown, Some(&asked.foot(Saved("messages"), shown.len(), rows.older.as_deref()))))
             }
         }
         (in_a_terminal(&format!("{}{flag}", asked.command("outbox list"))))
@@ -57,34 +59,31 @@ pub fn messages(view: &Messages, as_of: AsOf) -> Markup {
 
 /// What can be done to those of them that wait, and the way to a new one.
 fn on_all(asked: &Asked) -> Markup {
-    let all = Target::matching(&asked.tenant, &asked.filter);
     html! {
         (acts::link(Act::MessageSend, &Target::of(&asked.tenant), asked.may))
-        (acts::links(&[Act::MessageReschedule, Act::MessageCancel], &all, asked.may))
+        (asked.on_all(&[Act::MessageReschedule, Act::MessageCancel]))
     }
 }
 
-const COLUMNS: [Column; 6] = [
-    Column::Text("Id"),
-    Column::Text("State"),
-    Column::Text("Topic"),
-    Column::Text("Key"),
-    Column::Text("Tenant"),
-    Column::Number("Taken"),
+const FIELDS: [Field; 6] = [
+    Field::text("Id"),
+    Field::text("State").class("end").moves("state"),
+    Field::text("Topic").class("mono").moves("topic"),
+    Field::text("Key").class("mono").label("key").moves("key"),
+    Field::text("Tenant").label("tenant").moves("tenant"),
+    Field::number("Taken"),
 ];
 
-fn message_rows(items: &[MessageView], as_of: AsOf) -> Markup {
-    html! { @for message in items {
-        tr tabindex="-1" {
-            td { (id_link(&address::message(&message.tenant, &message.id), &message.id)) }
-            td.end {
-                (state(of_message(message.state)))
-                @if let Some(waiting) = &message.waiting { span.sub { (foreign(waiting.on.as_str())) } }
-            }
-            td.mono { (foreign(&message.topic)) }
-            td.mono data-l="key" { (mono(message.key.as_deref())) }
-            td data-l="tenant" { (foreign(&message.tenant)) }
-            td.num.nw { (as_of.at(message.created_at)) }
-        }
-    } }
+fn message_row(message: &MessageView, as_of: AsOf) -> [Markup; 6] {
+    [
+        id_link(&address::message(&message.tenant, &message.id), &message.id),
+        html! {
+            (state(of_message(message.state)))
+            @if let Some(waiting) = &message.waiting { span.sub { (foreign(waiting.on.as_str())) } }
+        },
+        of(foreign(&message.topic)),
+        mono(message.key.as_deref()),
+        of(foreign(&message.tenant)),
+        as_of.at(message.created_at),
+    ]
 }

@@ -45,17 +45,20 @@ pub use plugin::{Plugin, PluginTab, plugin, plugins};
 pub use relay::{Relay, relay};
 pub use sagas::{Sagas, saga, sagas};
 pub use settings::{Compared, Configuration, configuration};
-pub use sign_in::{Door, refused, sign_in};
+pub use sign_in::{Door, ProviderLink, refused, sign_in};
 pub use stream::{EventRow, EventRows, Stream, stream};
 pub use streams::{Streams, streams};
 pub use write::{Original, Write, write};
 
 use maud::{Markup, html};
+use waybill_core::outbox::filter::tenant_in;
 
-use crate::acts::May;
+use crate::acts::{Act, May, Target, links};
 use crate::address::{self, condition};
 use crate::chips::chips;
-use crate::parts::{filter, quoted};
+use crate::icon::Icon;
+use crate::parts::{Tone, filter, note, quoted};
+use crate::text::foreign;
 use crate::time::AsOf;
 
 /// Rows of a list, and the address of those behind them.
@@ -69,11 +72,21 @@ pub struct Rows<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved(pub &'static str);
 
+/// A filter that can't be read as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// As it was written.
+    pub written: String,
+    /// What is wrong with it, and what may have been meant.
+    pub why: String,
+}
+
 /// What a list was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// As it was written.
+    /// As it was written; of one that can't be read, the conditions that can be.
     pub filter: String,
+    pub unread: Option<Unread>,
     /// Of a token of several tenants, the one that is looked at; else empty.
     pub tenant: String,
     /// How it is sorted; empty = newest first.
@@ -87,7 +100,9 @@ pub struct Asked {
 impl Asked {
     /// The list's command line.
     fn command(&self, verb: &str) -> String {
-        let of_tenant = if self.tenant.is_empty() { String::new() } else { condition("tenant", &self.tenant) };
+        // Said twice it is refused.
+        let is_said = self.tenant.is_empty() || tenant_in(&self.filter).is_some();
+        let of_tenant = if is_said { String::new() } else { condition("tenant", &self.tenant) };
         let filter = format!("{of_tenant} {}", self.filter);
         match filter.trim() {
             "" => format!("waybill {verb}"),
@@ -106,10 +121,25 @@ impl Asked {
         address::with(path, &[("tenant", &self.tenant), ("filter", filter), ("sort", &self.sort)])
     }
 
+    /// Acts on all that the filter takes. Where it isn't what was written, nothing is offered to be done to what it takes.
+    fn on_all(&self, acts: &[Act]) -> Markup {
+        match self.unread {
+            Some(_) => html! {},
+            None => links(acts, &Target::matching(&self.tenant, &self.filter), self.may),
+        }
+    }
+
     /// The filter of a list, and how it was understood.
     fn form(&self, path: &str, hint: &str, as_of: AsOf) -> Markup {
+        let written = self.unread.as_ref().map_or(&self.filter, |unread| &unread.written);
         html! {
-            (filter(path, &self.filter, hint, &[("tenant", &self.tenant), ("sort", &self.sort)]))
+            (filter(path, written, hint, &[("tenant", &self.tenant), ("sort", &self.sort)]))
+            @if let Some(unread) = &self.unread {
+                (note(Tone::Hold, Icon::Warn, &html! {
+                    (foreign(&unread.why)) ". "
+                    @if self.filter.is_empty() { b { "This is the list without a filter." } } @else { b { "The rest of the filter holds." } }
+                }, None))
+            }
             (chips(&self.filter, as_of.0, |rest| self.with_filter(path, rest)))
         }
     }
@@ -140,4 +170,20 @@ impl Asked {
 /// An option of a command line, where there is a value for it.
 fn option(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(" --{name} {}", quoted(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_says_the_tenant_once() {
+        let line = |tenant: &str, filter: &str| {
+            let (tenant, filter) = (tenant.to_owned(), filter.to_owned());
+            Asked { tenant, filter, ..Asked::default() }.command("saga list")
+        };
+        assert!(line("acme", "step=charge").contains("tenant=acme step=charge"));
+        assert_eq!(line("acme", "tenant=acme").matches("tenant").count(), 1);
+        assert_eq!(line("", ""), "waybill saga list");
+    }
 }

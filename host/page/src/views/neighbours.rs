@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use waybill_api::messages::MessageView;
 use waybill_api::neighbours::{NeighbourView, NeighboursView};
+use waybill_core::port::service::MessageState;
 
 use crate::address;
 use crate::parts::{Part, fault, state};
@@ -22,7 +23,9 @@ pub fn neighbours(message: &MessageView, near: &Part<NeighboursView>, as_of: AsO
         html! {
             li {
                 a.mono href=(address::message(&message.tenant, &other.id)) { (foreign(&other.id)) } " "
-                (state(of_message(other.state))) " " span.q.nw { (as_of.at(other.created_at)) }
+                (state(of_message(other.state))) " "
+                @if other.state == MessageState::Dead { span.q { "holds the key" } " " }
+                span.q.nw { (as_of.at(other.created_at)) }
             }
         }
     };

@@ -120,7 +120,7 @@ pub fn operation(operation: &Operation, fates: &Fates, may: May, as_of: AsOf) ->
 
 fn progress(operation: &Operation, fates: &Fates) -> Markup {
     let worked_on = operation.done + operation.unchanged + operation.failed;
-    let to_go = operation.matched.saturating_sub(worked_on);
+    let to_go = operation.to_go();
     let label = format!("{} of {}", count(worked_on), count(operation.matched));
     let figure = |number: u64, word: &str| html! { p { b { (count(number)) } " " (word) } };
     html! {

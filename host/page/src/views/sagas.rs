@@ -13,9 +13,9 @@ use crate::acts::{self, Act, May, Target};
 use crate::address::{self, condition};
 use crate::frame::head;
 use crate::icon::Icon;
+use crate::list::{Field, list};
 use crate::parts::{
-    Column, Part, Tone, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, note, quoted, section, state,
-    table, tag,
+    Part, Tone, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, note, of, quoted, section, state, tag,
 };
 use crate::payload;
 use crate::states::of_saga;
@@ -56,7 +56,8 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
                 @if let Some(older) = &rows.older { p.more { a href=(older) { "Older" } } }
             }
             Ok(rows) => {
-                (table("Sagas", &COLUMNS, &saga_rows(&rows.items, as_of), Some(&asked.foot(Saved("sagas"), rows.items.len(), rows.older.as_deref()))))
+                @let shown: Vec<_> = rows.items.iter().map(|saga| saga_row(saga, as_of)).collect();
+                (list("Sagas", &FIELDS, &shown, Some(&asked.foot(Saved("sagas"), shown.len(), rows.older.as_deref()))))
             }
         }
         (in_a_terminal(&asked.command("saga list")))
@@ -65,11 +66,10 @@ pub fn sagas(view: &Sagas, as_of: AsOf) -> Markup {
 
 /// What can be done to those of them that haven't ended, and the way to a new one.
 fn on_all(asked: &Asked) -> Markup {
-    let all = Target::matching(&asked.tenant, &asked.filter);
     let further = [Act::SagaPause, Act::SagaResume, Act::SagaRetry, Act::SagaCancel, Act::SagaKill];
     html! {
         (acts::link(Act::SagaStart, &Target::of(&asked.tenant), asked.may))
-        (acts::links(&further, &all, asked.may))
+        (asked.on_all(&further))
     }
 }
 
@@ -97,13 +97,13 @@ fn acts_on(saga: &SagaView, may: May) -> Option<Markup> {
     })
 }
 
-const COLUMNS: [Column; 6] = [
-    Column::Text("Id"),
-    Column::Text("State"),
-    Column::Text("Definition"),
-    Column::Text("Waits for"),
-    Column::Text("Tenant"),
-    Column::Number("Started"),
+const FIELDS: [Field; 6] = [
+    Field::text("Id"),
+    Field::text("State").class("end").moves("state"),
+    Field::text("Definition").moves("definition"),
+    Field::text("Waits for").moves("waits for"),
+    Field::text("Tenant").label("tenant").moves("tenant"),
+    Field::number("Started"),
 ];
 
 /// A stuck saga has failed and hasn't ended.
@@ -111,20 +111,18 @@ fn is_stuck(saga: &SagaView) -> bool {
     saga.state == SagaState::Failed && saga.ended_at.is_none()
 }
 
-fn saga_rows(items: &[SagaView], as_of: AsOf) -> Markup {
-    html! { @for saga in items {
-        tr tabindex="-1" {
-            td { (id_link(&address::saga(&saga.tenant, &saga.id), &saga.id)) }
-            td.end { (state(of_saga(saga.state, is_stuck(saga)))) }
-            td { (foreign(&saga.definition)) " " (saga.version) span.sub { (foreign(&shortened(&saga.steps.join(", "), BRIEF_LETTERS))) } }
-            td {
-                (or_none(saga.waiting_for.as_deref()))
-                @if let Some(code) = &saga.code { span.sub { code { (foreign(code)) } } }
-            }
-            td data-l="tenant" { (foreign(&saga.tenant)) }
-            td.num.nw { (as_of.at(saga.started_at)) }
-        }
-    } }
+fn saga_row(saga: &SagaView, as_of: AsOf) -> [Markup; 6] {
+    [
+        id_link(&address::saga(&saga.tenant, &saga.id), &saga.id),
+        state(of_saga(saga.state, is_stuck(saga))),
+        html! { (foreign(&saga.definition)) " " (saga.version) span.sub { (foreign(&shortened(&saga.steps.join(", "), BRIEF_LETTERS))) } },
+        html! {
+            (or_none(saga.waiting_for.as_deref()))
+            @if let Some(code) = &saga.code { span.sub { code { (foreign(code)) } } }
+        },
+        of(foreign(&saga.tenant)),
+        as_of.at(saga.started_at),
+    ]
 }
 
 /// One saga with its steps.

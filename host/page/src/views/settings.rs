@@ -27,7 +27,7 @@ pub enum Compared {
 pub struct Configuration {
     pub compared: Compared,
     /// None = this host has none to show.
-    pub settings: Option<Part<Vec<SettingView>>>,
+    pub settings: Option<Vec<SettingView>>,
     /// Only settings whose key begins so.
     pub section: String,
     /// What the caller may do to it.
@@ -40,11 +40,7 @@ pub fn configuration(view: &Configuration) -> Markup {
         (head(&html! { "Configuration" }, &html! { p { "What is in effect, where each value comes from, and when another one would count. Secrets show as the reference that names them." } },
             Some(&acts::link(Act::ConfigurationReload, &Target::default(), *may))))
         (section("Against its file", None, &against(compared)))
-        @match settings {
-            None => {}
-            Some(Err(why)) => { (fault("The settings", why)) }
-            Some(Ok(settings)) => { (section("In effect", None, &in_effect(settings, shown))) }
-        }
+        @if let Some(settings) = settings { (section("In effect", None, &in_effect(settings, shown))) }
         (in_a_terminal("waybill config show --origin"))
     }
 }

@@ -1,4 +1,4 @@
-//! The form that takes an API token; and why something can't be shown at all.
+//! The link to the provider that people sign in at, the form that takes an API token; and why something can't be shown at all.
 
 use maud::{Markup, html};
 
@@ -15,8 +15,20 @@ pub enum Door {
     NotNeeded,
     /// What is typed could be read on its way.
     NeedsTls,
-    /// With the token that the form carries, and the address to go on to.
-    Open { form_token: String, to: String },
+    Open {
+        /// Goes with the form; none = there is none, for no token would be taken.
+        form_token: Option<String>,
+        /// The address to go on to.
+        to: String,
+        provider: Option<ProviderLink>,
+    },
+}
+
+/// The way to the provider that people sign in at. A link: the page's policy lets forms go to this host alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderLink {
+    pub name: String,
+    pub address: String,
 }
 
 /// The form, or why there is none. `refusal`: why the last try came to nothing.
@@ -29,19 +41,36 @@ pub fn sign_in(door: &Door, refusal: Option<&Fault>) -> Markup {
         @match door {
             Door::NotNeeded => { (not_needed()) }
             Door::NeedsTls => { (needs_tls()) }
-            Door::Open { form_token, to } => {
-                form.sheet.ask method="post" action=(address::SIGN_IN) {
-                    input type="hidden" name="form" value=(form_token);
-                    input type="hidden" name="to" value=(to);
-                    label {
-                        "API token"
-                        input type="password" name="token" autocomplete="current-password" required autofocus spellcheck="false";
-                        small { "one that this host knows; you may do here what it may do, and nothing else" }
-                    }
-                    p.acts { button.btn.main { "Sign in" } }
-                    p.hint { "You are signed out after an hour without a request, after twelve hours, and when the token is taken away." }
-                }
+            Door::Open { form_token, to, provider } => {
+                @if let Some(provider) = provider { (by_provider(provider)) }
+                @if let Some(form_token) = form_token { (by_token(form_token, to, provider.is_some())) }
             }
+        }
+    }
+}
+
+fn by_provider(provider: &ProviderLink) -> Markup {
+    html! {
+        div.sheet.ask.door {
+            p.acts { a.btn.main href=(provider.address) { "Sign in with " (foreign(&provider.name)) } }
+            p.hint { "You may do here what your roles there give you. You are signed out after an hour without a request, and after twelve hours." }
+        }
+    }
+}
+
+/// What comes second takes the focus from nothing.
+fn by_token(form_token: &str, to: &str, is_second: bool) -> Markup {
+    html! {
+        form.sheet.ask method="post" action=(address::SIGN_IN) {
+            input type="hidden" name="form" value=(form_token);
+            input type="hidden" name="to" value=(to);
+            label {
+                "API token"
+                input type="password" name="token" autocomplete="current-password" required autofocus[!is_second] spellcheck="false";
+                small { "one that this host knows; you may do here what it may do, and nothing else" }
+            }
+            p.acts { button.btn.main[!is_second] { "Sign in" @if is_second { " with a token" } } }
+            p.hint { "You are signed out after an hour without a request, after twelve hours, and when the token is taken away." }
         }
     }
 }

@@ -15,6 +15,7 @@ use waybill_api::instant::Instant;
 use waybill_page::Markup;
 use waybill_page::assets::STYLE;
 use waybill_page::frame::{Frame, Place, Verdict, Who};
+use waybill_page::live::Numbers;
 use waybill_page::time::AsOf;
 use waybill_page::views::{self, Ask, Asking, Decided};
 
@@ -101,6 +102,7 @@ fn page(environment: Environment, status: StatusCode, title: &str, as_of: AsOf, 
         who: Who::Nobody,
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        numbers: Numbers::new(),
     };
     let mut response = Response::new(Body::from(frame.alone(title, body)));
     *response.status_mut() = status;

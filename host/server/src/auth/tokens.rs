@@ -63,7 +63,7 @@ impl Known {
     }
 }
 
-/// A stored token.
+/// A stored token, and who has it.
 pub(crate) struct Stored {
     pub record: StoredToken,
     /// None: this host can't make sense of it, so it lets nobody in.
@@ -110,6 +110,9 @@ impl Tokens {
             let refuse = |cause: &str| ServerError::Token { name: record.name.clone(), cause: cause.to_owned() };
             if record.name.is_empty() {
                 return Err(refuse("it has no name: give it one, the audit trail shows it"));
+            }
+            if is_persons(&record.name) {
+                return Err(refuse("its name looks like that of a person who signed in: leave out `oidc:`"));
             }
             let hash = parse_hash(&record.sha256).ok_or_else(|| {
                 refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
@@ -187,7 +190,7 @@ impl Tokens {
         self.in_force.rcu(|now| InForce::of(now.configured.clone(), stored.clone()));
     }
 
-    /// Knows one more.
+    /// Goes by one more stored token from now on.
     pub(crate) fn add(&self, record: StoredToken) {
         let (name, token) = (record.name.clone(), Arc::new(Stored::of(record)));
         self.in_force.rcu(|now| {
@@ -222,7 +225,15 @@ pub(crate) fn hash_of(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }
 
+/// Whether a name could pass for that of a person who signed in at the provider, whose subject stands behind this in the audit trail.
+fn is_persons(name: &str) -> bool {
+    name.contains("oidc:")
+}
+
 fn principal_of(record: &StoredToken) -> Option<Principal> {
+    if is_persons(&record.name) {
+        return None;
+    }
     let hash = parse_hash(&record.sha256)?;
     let (roles, streams) = parse_roles(&record.roles).ok()?;
     let tenants = parse_tenants(record.tenants.as_deref()).ok()?;
@@ -360,8 +371,9 @@ mod tests {
         let tokens = Tokens::none();
         let of_newer = StoredToken { roles: vec!["king".to_owned()], ..stored("a") };
         let without = StoredToken { tenants: Some(Vec::new()), ..stored("b") };
-        tokens.put_stored(vec![of_newer, without]);
-        assert!(tokens.authenticate("a").is_none() && tokens.authenticate("b").is_none());
+        let persons = ["oidc:7", "ada@shop.example (oidc:7)"];
+        tokens.put_stored([vec![of_newer, without], persons.map(stored).to_vec()].concat());
+        assert!(["a", "b"].iter().chain(&persons).all(|token| tokens.authenticate(token).is_none()));
         assert!(tokens.stored().iter().all(|token| !token.is_usable()));
     }
 
@@ -411,6 +423,7 @@ mod tests {
         for (records, word) in [
             (vec![record("ci", "abc")], "sha256sum"),
             (vec![record("", SESAME)], "name"),
+            (vec![record("ada@shop.example (oidc:7)", SESAME)], "leave out `oidc:`"),
             (vec![record("a", SESAME), record("b", &format!("sha256:{SESAME}"))], "same hash"),
             (vec![TokenRecord { roles: vec![], ..record("a", SESAME) }], "operator"),
             (vec![TokenRecord { tenants: Tenants::Only(vec![]), ..record("a", SESAME) }], "tenant"),

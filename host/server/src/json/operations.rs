@@ -7,8 +7,9 @@ use utoipa::{PartialSchema, ToSchema};
 use waybill_api::dead_letters::{DeadLetterView, PlannedDead};
 use waybill_api::instant::Instant;
 use waybill_api::messages::MessageView;
+use waybill_api::operations::FateView;
 use waybill_api::sagas::SagaView;
-use waybill_core::fates::{Death, Fates, Trial, TrialState};
+use waybill_core::fates::{Fates, Trial, TrialState};
 use waybill_core::ids::Tenant;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::transact::{Operation, OperationState, Refusal};
@@ -43,7 +44,7 @@ pub struct OperationOut {
     pub trial: Option<TrialOut>,
     /// Of a replay: what became of what it put back. Lists leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fate: Option<FateOut>,
+    pub fate: Option<FateView>,
     /// Tenant it is confined to; null = all.
     pub tenant: Option<String>,
     /// Most acts a second.
@@ -102,39 +103,11 @@ pub struct TrialOut {
     pub state: TrialState,
 }
 
-/// What became of what a replay put back. It is counted with the commits that settle the messages, also when the operation is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = OperationFate)]
-pub struct FateOut {
-    /// Messages and events that were put back.
-    pub put_back: u64,
-    /// How many of them were delivered since.
-    pub delivered: u64,
-    /// How many died again.
-    pub died_again: u64,
-    /// How many were taken back, or were over before they could be sent.
-    pub ended_otherwise: u64,
-    /// How many wait or are being sent.
-    pub on_the_way: u64,
-    /// Stuck sagas and received messages that were put back besides: what becomes of these isn't counted.
-    pub not_followed: u64,
-    /// The first that died again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_death: Option<Death>,
-}
-
 impl OperationOut {
     /// With what became of what it put back, if it put anything back.
     pub fn with_fates(operation: Operation, fates: Fates) -> Self {
-        let fate = (operation.kind == OperationKind::Replay.as_str()).then(|| FateOut {
-            on_the_way: fates.on_the_way(),
-            put_back: fates.put_back,
-            delivered: fates.delivered,
-            died_again: fates.died,
-            ended_otherwise: fates.ended,
-            not_followed: operation.not_followed,
-            first_death: fates.first_death,
-        });
+        let is_replay = operation.kind == OperationKind::Replay.as_str();
+        let fate = is_replay.then(|| FateView::of(&operation, fates));
         Self { fate, ..Self::from(operation) }
     }
 }

@@ -219,7 +219,7 @@ pub struct StartOperation {
     /// Only on dead letters: those alone that died until then, by which ages count too; now if absent or later. Take it from the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Instant>,
-    /// Only on dead letters: how many the plan counted. If more match, nothing is done (`OPERATION.SET_GREW`).
+    /// Only on dead letters, and only with `before`: how many the plan counted. If more match, nothing is done (`OPERATION.SET_GREW`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect_count: Option<u64>,
     /// Only on dead letters: a dry run counts all of them, not the latest 10,000 alone; with `expect_count`: the plan did. Past 100,000 it is a

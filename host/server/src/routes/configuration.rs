@@ -2,7 +2,8 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use waybill_api::configuration::{ConfigReload, Reloaded};
+use waybill_api::configuration::{ConfigReload, Reloaded, SettingView};
+use waybill_api::list::List;
 use waybill_core::code::Code;
 
 use super::ok;
@@ -12,6 +13,22 @@ use crate::caller::Caller;
 use crate::limits::RETRY_AFTER_BUSY;
 use crate::openapi::Problems;
 use crate::problem::Problem;
+
+/// Show the configuration in force
+///
+/// Every setting by key, also those that nobody set: its value, of a secret the reference that names it, where it comes from, and when another
+/// value would count. What a reload would change now is the answer of a dry run. A host that was built without a configuration has none.
+#[utoipa::path(get, path = "/v1/config", tag = "system", operation_id = "showConfiguration",
+    responses((status = 200, description = "All of them.", body = List<SettingView>), Problems),
+    extensions(("x-waybill-permission" = json!("manage"))))]
+pub(crate) async fn show(State(app): State<App>) -> Result<Response, Problem> {
+    ok(&List::whole(settings(&app).unwrap_or_default()))
+}
+
+/// Every setting in force, by key; none = this host was built without a configuration.
+pub(crate) fn settings(app: &App) -> Option<Vec<SettingView>> {
+    app.configuration.as_ref().map(|configuration| configuration.settings())
+}
 
 /// Read the configuration again
 ///
@@ -24,17 +41,17 @@ use crate::problem::Problem;
     extensions(("x-waybill-permission" = json!("manage"))))]
 pub(crate) async fn reload(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let asked: ConfigReload = body::json(&app, request).await?;
+    ok(&read_again(&app, &caller, !asked.dry_run).await?)
+}
+
+/// Reads it again for a caller, and puts it in force or only compares it.
+pub(crate) async fn read_again(app: &App, caller: &Caller, apply: bool) -> Result<Reloaded, Problem> {
     let Some(configuration) = &app.configuration else {
-        return Err(Problem::new(
-            Code::CONFIG_RELOAD_REFUSED,
-            "this host was built without a configuration to read again",
-        ));
+        let text = "this host was started without a configuration that can be read again";
+        return Err(Problem::new(Code::CONFIG_RELOAD_REFUSED, text));
     };
-    match configuration.reload(!asked.dry_run, caller.name()).await {
-        Ok(reloaded) => ok(&reloaded),
-        Err(refused) => {
-            let problem = Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
-            Err(if refused.retryable { problem.after(RETRY_AFTER_BUSY) } else { problem })
-        }
-    }
+    configuration.reload(apply, caller.name()).await.map_err(|refused| {
+        let problem = Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
+        if refused.retryable { problem.after(RETRY_AFTER_BUSY) } else { problem }
+    })
 }

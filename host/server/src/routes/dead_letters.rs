@@ -73,7 +73,8 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, uri: Uri) -> Re
 
 /// Group dead letters
 ///
-/// By tenant, code, error signature and kind, largest group first.
+/// By tenant, code, error signature and kind, largest group first. Each with the latest bulk replay that put something of it back, and
+/// what became of that.
 #[utoipa::path(get, path = "/v1/dead-letters/groups", tag = "dead letters", operation_id = "groupDeadLetters", params(FilterQuery),
     responses((status = 200, description = "The groups.", body = List<DeadGroupView>), Problems),
     extensions(("x-waybill-permission" = json!("read"))))]
@@ -81,7 +82,8 @@ pub(crate) async fn groups(State(app): State<App>, caller: Caller, uri: Uri) -> 
     let asked: FilterQuery = query(&uri)?;
     let tenant = caller.scope(asked.tenant.as_deref(), &asked.filter)?;
     let groups = app.service.dead_groups(tenant.as_ref(), &asked.filter).await?;
-    ok(&List { counted_since: groups.since.map(Instant), ..List::whole(groups.value) })
+    let value = app.service.with_last_replays(tenant.as_ref(), groups.value).await?;
+    ok(&List { counted_since: groups.since.map(Instant), ..List::whole(value) })
 }
 
 /// Count what dead letters can be narrowed by

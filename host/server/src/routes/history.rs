@@ -28,7 +28,8 @@ pub(crate) struct HistoryQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ChangesQuery {
-    /// Not before this instant, in RFC 3339 with its offset, or the beginning of this day (UTC); from 1970 on.
+    /// Not before this instant, in RFC 3339 with its offset, or the beginning of this day (UTC); from 1970 on. After the host's clock was
+    /// set back, also what happened after a change of that instant.
     pub since: Option<String>,
     /// Most items, 1 to 1,000; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]

@@ -120,6 +120,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(relays::pause))
         .routes(routes!(relays::resume))
         .routes(routes!(relays::seek))
+        .routes(routes!(configuration::show))
         .routes(routes!(configuration::reload))
         .routes(routes!(plugins::list))
         .routes(routes!(plugins::show))

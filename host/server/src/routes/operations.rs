@@ -246,6 +246,9 @@ fn check_plan(asked: &StartOperation) -> Result<(), Problem> {
     {
         return Err(Problem::invalid(format!("{field} is for acts on dead letters: leave it out")).at(field));
     }
+    if asked.expect_count.is_some() && asked.before.is_none() {
+        return Err(Problem::invalid(NO_INSTANT).at("expect_count"));
+    }
     let Some(trial) = asked.trial else { return Ok(()) };
     if asked.kind != OperationKind::Replay {
         return Err(Problem::invalid("trial is for kind \"replay\": leave it out").at("trial"));
@@ -258,6 +261,9 @@ fn check_plan(asked: &StartOperation) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Why a number alone is no plan.
+const NO_INSTANT: &str = "expect_count is how many died until an instant, and before is missing: send the plan's before with it, so that \
+                          what was counted is what is taken";
 /// Why a trial takes messages only.
 const NO_TRIAL: &str = "a trial waits until messages are delivered, and the filter takes no messages: leave trial out, and replay one of \
                         them by its id first";

@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
-use ulid::Ulid;
 use waybill_core::ids::Tenant;
 
 use crate::auth::{Principal, Tenants};
 use crate::limits::{TICKET_TIME, TICKETS_MAX};
 use crate::places::{Full, Place, Places, Sharer};
+use crate::secret::secret;
 
 /// Tickets that were given and not used.
 pub(crate) struct Tickets {
@@ -56,8 +56,7 @@ impl Tickets {
         let mut given = self.given.lock();
         given.retain(|_, ticket| ticket.until > now);
         let place = self.places.take(sharers)?;
-        // The random bits of two: 160.
-        let text = format!("{}{}", Ulid::new(), Ulid::new()).to_lowercase();
+        let text = secret();
         // With it nothing is reached but what it is for.
         let principal = Principal { tenants: Tenants::Only(vec![tenant.clone()]), ..principal.clone() };
         let ticket = Given {

@@ -5,19 +5,20 @@ use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::inbox::{InboxMessageView, StoredOrder};
 use waybill_core::ids::Tenant;
+use waybill_core::inbox::filter::StoredFilter;
 use waybill_core::port::query::Page;
 use waybill_page::Markup;
 use waybill_page::address;
 use waybill_page::frame::Place;
 use waybill_page::views::{self, Inbox, InboxParts, Received};
 
-use super::lists::{ListAsked, rows};
+use super::lists::{ListAsked, Listing};
 use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::limits::PAGE_ROWS;
 use crate::problem::Problem;
-use crate::routes::query::{Cursors, query};
+use crate::routes::query::query;
 use crate::routes::{inbox as inbox_routes, sources};
 
 /// What the address says: a list, or one message at a consumer.
@@ -43,24 +44,23 @@ pub(super) async fn inbox(State(app): State<App>, visit: Visit) -> Response {
             return Ok(views::received(&Received { status, tenant }, visit.as_of));
         }
         let InboxAsked { tenant, filter, after, .. } = asked;
-        let list = ListAsked { tenant, filter, sort: String::new(), after };
-        let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = list.asked(&visit, &scope);
+        let list = ListAsked { tenant, filter, after, ..ListAsked::default() }.readable(StoredFilter::parse);
+        let listing = Listing::new(&visit, &list, address::INBOX, "inbox on the page");
         if app.inbound.is_none() {
-            return Ok::<Markup, Problem>(views::inbox(&Inbox { asked, parts: None }, visit.as_of));
+            let nothing = Inbox { asked: listing.asked, parts: None };
+            return Ok::<Markup, Problem>(views::inbox(&nothing, visit.as_of));
         }
-        let scope = scope?;
+        let scope = listing.scope()?;
         let waiting = async {
-            let cursors = Cursors::of("inbox on the page", scope.as_ref().map(Tenant::as_str), &list.filter);
-            let inner = cursors.read(list.after.as_deref())?;
-            let found = stored(&app, &visit, scope.as_ref(), &list.filter, inner.as_deref(), PAGE_ROWS).await?;
-            Ok::<_, Problem>(rows(address::INBOX, &list, &asked, &cursors, found))
+            let after = listing.after()?;
+            let found = stored(&app, &visit, scope, &list.filter, after.as_deref(), PAGE_ROWS).await?;
+            Ok::<_, Problem>(listing.rows(found))
         };
-        let stats = async { Ok::<_, Problem>(inbox_routes::service(&app)?.inbox_stats(scope.as_ref()).await?) };
+        let stats = async { Ok::<_, Problem>(inbox_routes::service(&app)?.inbox_stats(scope).await?) };
         let (sources, stats, waiting) =
             tokio::join!(visit.part(sources::shown(&app, &visit.caller)), visit.part(stats), visit.part(waiting));
         let parts = Some(InboxParts { sources, stats, waiting });
-        Ok(views::inbox(&Inbox { asked, parts }, visit.as_of))
+        Ok(views::inbox(&Inbox { asked: listing.asked, parts }, visit.as_of))
     };
     visit.show(&app, view, body).await
 }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use waybill_api::idempotency::KeyView;
+use waybill_core::idempotency::EntryFilter;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::Page;
 use waybill_page::Markup;
@@ -11,14 +12,14 @@ use waybill_page::address;
 use waybill_page::frame::Place;
 use waybill_page::views::{self, Keys};
 
-use super::lists::{ListAsked, rows};
+use super::lists::{ListAsked, Listing};
 use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::limits::PAGE_ROWS;
 use crate::problem::Problem;
 use crate::routes::idempotency as key_routes;
-use crate::routes::query::{Cursors, query};
+use crate::routes::query::query;
 
 /// What the address says: a list, or one key.
 #[derive(Debug, Default, Deserialize)]
@@ -41,18 +42,14 @@ pub(super) async fn keys(State(app): State<App>, visit: Visit) -> Response {
             return Ok(views::idempotency_key(&found, visit.may(), visit.as_of));
         }
         let KeysAsked { tenant, filter, after, .. } = asked;
-        let list = ListAsked { tenant, filter, sort: String::new(), after };
-        let scope = visit.scope(list.tenant.as_deref(), "");
-        let asked = list.asked(&visit, &scope);
+        let list = ListAsked { tenant, filter, after, ..ListAsked::default() }.readable(EntryFilter::parse);
+        let listing = Listing::new(&visit, &list, address::IDEMPOTENCY, "idempotency on the page");
         let found = visit.part(async {
-            let scope = scope?;
-            let cursors = Cursors::of("idempotency on the page", scope.as_ref().map(Tenant::as_str), &list.filter);
-            let inner = cursors.read(list.after.as_deref())?;
-            let found = page(&app, &visit, scope.as_ref(), &list.filter, inner.as_deref(), PAGE_ROWS).await?;
-            Ok::<_, Problem>(rows(address::IDEMPOTENCY, &list, &asked, &cursors, found))
+            let (scope, after) = (listing.scope()?, listing.after()?);
+            Ok::<_, Problem>(listing.rows(page(&app, &visit, scope, &list.filter, after.as_deref(), PAGE_ROWS).await?))
         });
-        let found = found.await;
-        Ok::<Markup, Problem>(views::keys(&Keys { asked, rows: found }, visit.as_of))
+        let rows = found.await;
+        Ok::<Markup, Problem>(views::keys(&Keys { asked: listing.asked, rows }, visit.as_of))
     };
     visit.show(&app, view, body).await
 }
@@ -66,7 +63,6 @@ pub(super) async fn page(
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<Page<KeyView>, Problem> {
-    crate::caller::bounded(filter)?;
     let tenant = key_routes::confined(&visit.caller, tenant.map(Tenant::as_str), filter)?;
     let found = app.idempotency.entries(tenant.as_ref(), filter, cursor, limit).await?;
     Ok(Page { items: found.items.into_iter().map(KeyView::brief).collect(), next_cursor: found.next_cursor })

@@ -1,8 +1,9 @@
 //! What changes while a view is open, as server-sent events: numbers as text, how many rows are newer, how the host is.
 //!
-//! It is fed from what the host has in memory: what one open page asks for is told to all others, and nothing is asked for while none is
-//! open. Only how the host is reads rows, as `/readyz` does, and no more often than a page needs a sign of life. At most
-//! [`LIVE_READERS_MAX`] pages are told; each further one hears how it is now, and asks again after [`LIVE_POLL`].
+//! It is fed from what the host has in memory: what one page asks for is told to all others, and nothing is asked for while none is open.
+//! Only how the host is reads rows, as `/readyz` does, and no more often than a page needs a sign of life. At most
+//! [`LIVE_READERS_MAX`] pages are told, those of one tenant up to its share; each further one hears how it is now, and asks again after
+//! [`LIVE_POLL`].
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use ulid::Ulid;
 use waybill_api::glance::{Glance, Totals};
@@ -35,6 +36,7 @@ use crate::limits::{
     LIVE_EVERY, LIVE_HEARTBEAT, LIVE_KEPT, LIVE_POLL, LIVE_READERS_MAX, LIVE_RETRY, PAGE_PART_TIMEOUT,
 };
 use crate::metrics;
+use crate::places::{Place, Places, Sharer};
 use crate::problem::Problem;
 use crate::routes::outbox::is_seen;
 use crate::routes::query::query;
@@ -43,7 +45,7 @@ use crate::subscribe::reader::drained;
 
 /// Open pages that are told, and what was found for them last.
 pub(crate) struct Watchers {
-    places: Arc<Semaphore>,
+    places: Places,
     latest: Mutex<Option<(Instant, Arc<Glimpse>)>>,
     /// Tells this process from one before it, which counted for itself.
     process: String,
@@ -58,11 +60,7 @@ struct Glimpse {
 
 impl Watchers {
     pub fn new() -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(LIVE_READERS_MAX)),
-            latest: Mutex::default(),
-            process: Ulid::new().to_string(),
-        }
+        Self { places: Places::new(LIVE_READERS_MAX), latest: Mutex::default(), process: Ulid::new().to_string() }
     }
 
     /// What is known now, at most [`LIVE_KEPT`] old. One page asks; the others wait for what it hears.
@@ -132,7 +130,8 @@ pub(super) async fn live(
     edge::may(&visit.caller.0, Permission::Read)?;
     let asked: LiveAsked = query(&visit.uri)?;
     let scope = visit.scope(asked.tenant.as_deref(), "")?;
-    let place = app.ui.as_ref().and_then(|ui| Reading::take(&ui.watchers));
+    let shares = edge::shares(&app, &visit.caller.0);
+    let place = app.ui.as_ref().and_then(|ui| Reading::take(&ui.watchers, &shares));
     let feed = Feed {
         draining: app.draining.subscribe(),
         caller: visit.caller,
@@ -176,12 +175,13 @@ fn credentials(headers: &HeaderMap) -> HeaderMap {
 
 /// A place among the pages that are told.
 struct Reading {
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Reading {
-    fn take(watchers: &Watchers) -> Option<Self> {
-        let place = Arc::clone(&watchers.places).try_acquire_owned().ok()?;
+    /// None = all have one, or as many of a tenant of this page as may.
+    fn take(watchers: &Watchers, shares: &[Sharer]) -> Option<Self> {
+        let place = watchers.places.take(shares).ok()?;
         metrics::page_readers(1.0);
         Some(Self { _place: place })
     }
@@ -286,7 +286,7 @@ impl Feed {
 
     async fn next_message(&mut self) -> Option<Message> {
         let ui = self.app.ui.as_ref()?;
-        let seen = timeout(PAGE_PART_TIMEOUT, ui.watchers.seen(&self.app)).await.ok()?.ok()?;
+        let numbers = present(&self.app, &self.caller, self.scope.as_ref(), PAGE_PART_TIMEOUT).await?;
         let verdict = if Instant::now() >= self.verdict_at {
             self.verdict_at = Instant::now() + LIVE_HEARTBEAT;
             Some(verdict(&self.app).await)
@@ -298,7 +298,7 @@ impl Feed {
         } else {
             String::new()
         };
-        let now = Reader { numbers: self.numbers(&seen), newer, verdict };
+        let now = Reader { numbers, newer, verdict };
         let message = Message {
             n: changed(&self.told.numbers, &now.numbers),
             newer: (now.newer != self.told.newer).then(|| now.newer.clone()),
@@ -307,20 +307,23 @@ impl Feed {
         self.told = now;
         Some(message)
     }
+}
 
-    /// The numbers as the caller may see them.
-    fn numbers(&self, seen: &Glimpse) -> Numbers {
-        let tenant = self.scope.as_ref();
-        let is_within = |whose: &str| tenant.is_none_or(|tenant| whose == tenant.as_str());
-        let present = Present {
-            depths: seen.glance.depths.iter().filter(|row| is_within(&row.tenant)).collect(),
-            transports: &seen.glance.transports,
-            held: seen.held.iter().filter(|hold| is_seen(hold, &self.caller, tenant)).count(),
-            // How many run is told of the whole host.
-            sagas: seen.sagas.clone().filter(|_| self.caller.sees_all()),
-        };
-        present.numbers()
-    }
+/// The numbers as a caller may see them now; none where they don't come in time.
+pub(super) async fn present(app: &App, caller: &Caller, tenant: Option<&Tenant>, within: Duration) -> Option<Numbers> {
+    let ui = app.ui.as_ref()?;
+    let seen = timeout(within, ui.watchers.seen(app)).await.ok()?.ok()?;
+    let is_within = |whose: &str| tenant.is_none_or(|tenant| whose == tenant.as_str());
+    let present = Present {
+        depths: seen.glance.depths.iter().filter(|row| is_within(&row.tenant)).collect(),
+        transports: &seen.glance.transports,
+        held: seen.held.iter().filter(|hold| is_seen(hold, caller, tenant)).count(),
+        // These are of all tenants together.
+        sagas: seen.sagas.clone().filter(|_| tells_newer(caller, tenant)),
+        dead: seen.glance.dead,
+        shows_dead: tells_newer(caller, tenant),
+    };
+    Some(present.numbers())
 }
 
 /// Whether new rows are told: they are counted of all tenants together.

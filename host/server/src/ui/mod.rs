@@ -4,8 +4,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `sessions` | who is signed in |
-//! | `sign_in` | the form, and the way out |
+//! | `sessions`, `cookies` | who is signed in |
+//! | `sign_in`, `oidc` | the form, and the way out; the way to the provider and back |
 //! | `visit` | a request of the page: who looks, parts that fail, how it is answered |
 //! | `acts` | plans, the forms that do them, operations |
 //! | `live` | what changes while a view is open |
@@ -14,11 +14,13 @@
 
 mod acts;
 mod approvals;
+mod cookies;
 mod help;
 mod inbox;
 mod keys;
 mod lists;
 mod live;
+mod oidc;
 mod ones;
 mod overview;
 mod plugins;
@@ -42,10 +44,12 @@ use waybill_core::code::Code;
 use waybill_page::{address, assets};
 
 use crate::app::App;
+use crate::oidc::Oidc;
 use crate::problem::Problem;
 use live::Watchers;
-use sessions::{Found, Sessions};
+use sessions::Sessions;
 
+pub(crate) use sessions::Found;
 pub(crate) use visit::{Written, bare};
 pub use waybill_page::environment::{BasePath, Colour, Environment, TraceUrl};
 
@@ -55,7 +59,7 @@ const HELP: &str = "/ui/help/{code}";
 const REST: &str = "/ui/{*rest}";
 
 /// Every route of the page. All are open at the edge: what a view needs is asked where it is made, so that it can be said on the page.
-pub(crate) const ROUTES: [(&str, Method); 32] = [
+pub(crate) const ROUTES: [(&str, Method); 34] = [
     (address::OVERVIEW, Method::GET),
     (address::MESSAGES, Method::GET),
     (address::MESSAGE, Method::GET),
@@ -84,6 +88,8 @@ pub(crate) const ROUTES: [(&str, Method); 32] = [
     (address::OPERATION, Method::GET),
     (address::SIGN_IN, Method::GET),
     (address::SIGN_IN, Method::POST),
+    (address::SIGN_IN_OIDC, Method::GET),
+    (address::SIGN_IN_OIDC_CALLBACK, Method::GET),
     (address::SIGN_OUT, Method::POST),
     (ASSET, Method::GET),
     (REST, Method::GET),
@@ -119,6 +125,8 @@ pub(crate) fn routes(app: &App) -> Router<App> {
         .route(address::OPERATIONS, get(acts::operations))
         .route(address::OPERATION, get(acts::operation))
         .route(address::SIGN_IN, get(sign_in::form).post(sign_in::sign_in))
+        .route(address::SIGN_IN_OIDC, get(oidc::begin))
+        .route(address::SIGN_IN_OIDC_CALLBACK, get(oidc::come_back))
         .route(address::SIGN_OUT, post(sign_in::sign_out))
         .route(ASSET, get(asset))
         .route(REST, get(nowhere).post(nowhere))
@@ -139,16 +147,19 @@ pub(crate) fn is_of_page(template: &str) -> bool {
 pub(crate) struct Ui {
     pub environment: Environment,
     pub sessions: Sessions,
+    /// Where people sign in; none = by tokens alone.
+    pub oidc: Option<Oidc>,
     /// Open pages that are told what changes.
     pub watchers: Watchers,
     pub sent_forms: acts::SentForms,
 }
 
 impl Ui {
-    pub fn new(environment: Environment) -> Self {
+    pub fn new(environment: Environment, oidc: Option<Oidc>) -> Self {
         Self {
             environment,
             sessions: Sessions::new(),
+            oidc,
             watchers: Watchers::new(),
             sent_forms: acts::SentForms::default(),
         }
@@ -167,9 +178,10 @@ pub(crate) fn to_page(ui: &Ui) -> Response {
     see_other(&ui.environment.base_path.address(address::OVERVIEW))
 }
 
-/// Ways on, too, have the path below which a proxy serves the page.
+/// Ways on, too, have the path below which a proxy serves the page; those to the provider lead out of it.
 async fn below_path(State(app): State<App>, mut response: Response) -> Response {
     let to = response.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
+    let to = to.filter(|to| to.starts_with(address::OVERVIEW));
     let to = app.ui.as_ref().zip(to).map(|(ui, to)| ui.environment.base_path.address(to));
     if let Some(to) = to.and_then(|to| HeaderValue::from_str(&to).ok()) {
         response.headers_mut().insert(header::LOCATION, to);

@@ -68,7 +68,7 @@ async fn settings(
     part: impl FnOnce(Vec<SettingView>) -> Vec<SettingView>,
 ) -> Option<Part<Vec<SettingView>>> {
     let configuration = app.configuration.as_ref()?;
-    let read = async { Ok::<_, Problem>(part(configuration.settings().await)) };
+    let read = async { Ok::<_, Problem>(part(configuration.settings())) };
     Some(visit.part_for(Permission::Manage, read).await)
 }
 

@@ -3,17 +3,16 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
-use waybill_api::sagas::SagaView;
 use waybill_core::ids::Tenant;
 use waybill_core::port::query::{ListOrder, Page};
 use waybill_page::frame::Place;
 
 use super::visit::{View, Visit};
-use super::{inbox, keys};
+use super::{inbox, keys, lists};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::caller::now;
@@ -21,7 +20,6 @@ use crate::edge;
 use crate::limits::{PAGE_MAX, SAVED_BYTES_MAX, SAVED_ROWS_MAX, SAVED_TIMEOUT};
 use crate::problem::Problem;
 use crate::routes::query::{AuditParameters, query};
-use crate::routes::sagas;
 
 /// Which list, as what.
 #[derive(Debug, Deserialize)]
@@ -166,32 +164,32 @@ async fn saved(app: &App, visit: &Visit) -> Result<Response, Problem> {
     let asked: SaveAsked = query(&visit.uri)?;
     edge::may(&visit.caller.0, asked.list.needs())?;
     let place = edge::place(app, &visit.caller.0)?;
-    crate::caller::bounded(&asked.filter)?;
-    let of_messages = matches!(asked.list, Listed::Messages | Listed::DeadLetters);
-    let scope = visit.scope(asked.tenant.as_deref(), if of_messages { &asked.filter } else { "" })?;
+    let scope = visit.scope(asked.tenant.as_deref(), &asked.filter)?;
+    let mut room = edge::room(app, &visit.caller.0, SAVED_BYTES_MAX)?;
     let mut file = File::new(asked.format, asked.list.columns());
     let began = Instant::now();
     let mut cursor: Option<String> = None;
     let is_whole = loop {
         let limit = PAGE_MAX.min(SAVED_ROWS_MAX - file.rows);
         let found = page(app, visit, &asked, scope.as_ref(), cursor.as_deref(), limit).await?;
-        let is_full = found.items.len() >= limit;
-        found.items.iter().for_each(|item| file.push(item));
+        let (count, mut items) = (found.items.len(), found.items.iter());
+        while file.text.len() < SAVED_BYTES_MAX
+            && let Some(item) = items.next()
+        {
+            file.push(item);
+        }
+        let is_left = items.next().is_some();
         cursor = found.next_cursor;
-        if cursor.is_none() {
+        if cursor.is_none() && !is_left {
             break true;
         }
         // A page that isn't full has looked at as much as one request may.
-        if !is_full
-            || file.rows >= SAVED_ROWS_MAX
-            || file.text.len() >= SAVED_BYTES_MAX
-            || began.elapsed() >= SAVED_TIMEOUT
-        {
+        if is_left || count < limit || file.rows >= SAVED_ROWS_MAX || began.elapsed() >= SAVED_TIMEOUT {
             break false;
         }
     };
-    let answer = file.answer(asked.list.name(), is_whole);
-    Ok(place.until_taken(edge::with_room(app, &visit.caller.0, &Method::GET, answer)?))
+    room.keep(file.text.len().div_ceil(1024));
+    Ok(place.until_taken(room.until_taken(file.answer(asked.list.name(), is_whole))))
 }
 
 /// A page of a list, each item as JSON.
@@ -212,13 +210,7 @@ async fn page(
         Listed::DeadLetters => as_json(app.service.dead_letters(scope, filter, cursor, limit).await?),
         Listed::Inbox => as_json(inbox::stored(app, visit, scope, filter, cursor, limit).await?),
         Listed::Idempotency => as_json(keys::page(app, visit, scope, filter, cursor, limit).await?),
-        Listed::Sagas => {
-            let (wanted, _) = visit.caller.sagas(scope.map(Tenant::as_str), filter)?;
-            let Some(wanted) = wanted else { return Ok(Page { items: Vec::new(), next_cursor: None }) };
-            let found = sagas::service(app)?.sagas(&wanted, cursor, limit).await?;
-            let items: Vec<SagaView> = found.items.into_iter().map(SagaView::from).collect();
-            as_json(Page { items, next_cursor: found.next_cursor })
-        }
+        Listed::Sagas => as_json(lists::sagas_page(app, visit, scope, filter, cursor, limit).await?),
         Listed::Audit => {
             let parameters = AuditParameters { filter: filter.to_owned(), ..AuditParameters::default() };
             let wanted = parameters.wanted(scope.cloned(), now())?;

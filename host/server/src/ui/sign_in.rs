@@ -1,17 +1,19 @@
-//! The form that takes an API token and begins a session; and the way out.
+//! The form that takes an API token and begins a session, with the link to the provider beside it; and the way out.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use serde::Deserialize;
 use waybill_core::code::Code;
 use waybill_page::address;
 use waybill_page::frame::{Frame, Place, Verdict, Who};
+use waybill_page::live::Numbers;
 use waybill_page::parts::Fault;
 use waybill_page::time::AsOf;
-use waybill_page::views::{self, Door};
+use waybill_page::views::{self, Door, ProviderLink};
 
-use super::sessions::{is_encrypted, set_cookie};
+use super::cookies::{SESSION, is_encrypted};
+use super::sessions::Holder;
 use super::visit::{fault, request_id, written};
 use super::{Ui, html, see_other};
 use crate::app::App;
@@ -26,8 +28,8 @@ use crate::routes::query::query;
 /// Where to go on behind the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct FormAsked {
-    to: String,
+pub(super) struct FormAsked {
+    pub to: String,
 }
 
 /// The form, or why there is none.
@@ -43,16 +45,14 @@ pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Respons
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));
     let read = body::fields(&app, Request::from_parts(parts, body), FORM_BYTES_MAX).await;
     let fields = match read {
-        Ok(fields) => fields,
+        Ok(read) => read.fields,
         Err(problem) => return refused(&app, &headers, &uri, "", problem, &id),
     };
     let field = |name: &str| fields.iter().find(|(of, _)| of == name).map_or("", |(_, value)| value.as_str());
     match begin(&app, &headers, &uri, field("form"), field("token")) {
         Ok(cookie) => {
             let mut response = see_other(within(field("to")));
-            if let Ok(cookie) = HeaderValue::from_str(&set_cookie(Some(&cookie), &app.encryption)) {
-                response.headers_mut().insert(header::SET_COOKIE, cookie);
-            }
+            SESSION.set(&mut response, &cookie, None, &app.encryption);
             response
         }
         Err(problem) => refused(&app, &headers, &uri, field("to"), problem, &id),
@@ -63,8 +63,8 @@ pub(super) async fn sign_out(State(app): State<App>, request: Request) -> Respon
     let (parts, body) = request.into_parts();
     let (headers, uri, id) = (parts.headers.clone(), parts.uri.clone(), request_id(&parts));
     let read = body::fields(&app, Request::from_parts(parts, body), FORM_BYTES_MAX).await;
-    let ended = read.and_then(|fields| {
-        let given = fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
+    let ended = read.and_then(|read| {
+        let given = read.fields.iter().find(|(name, _)| name == "form").map_or("", |(_, value)| value.as_str());
         let session = app.auth.as_ref().zip(app.ui.as_ref());
         let session = session.and_then(|(auth, ui)| ui.sessions.of(&headers, auth, &app.encryption));
         // Who isn't signed in is out already. A form of another site comes without the cookie, and takes none away.
@@ -80,19 +80,14 @@ pub(super) async fn sign_out(State(app): State<App>, request: Request) -> Respon
     if let Some(ui) = &app.ui {
         ui.sessions.end(&headers, &app.encryption);
     }
-    if let Ok(cookie) = HeaderValue::from_str(&set_cookie(None, &app.encryption)) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
-    }
+    SESSION.forget(&mut response, &app.encryption);
     response
 }
 
 /// A session's cookie for a token that was typed into the form.
 fn begin(app: &App, headers: &HeaderMap, uri: &Uri, form_token: &str, token: &str) -> Result<String, Problem> {
     let (ui, auth) = asked_for(app)?;
-    if !is_open(app, headers, uri) {
-        let text = "TLS is needed to sign in: what is typed could be read on its way";
-        return Err(Problem::new(Code::AUTH_ORIGIN, text));
-    }
+    check_open(app, headers, uri)?;
     may_post(app, headers, uri, form_token, &ui.sessions.door)?;
     let token = token.trim();
     let is_known = token.len() <= TOKEN_BYTES_MAX && auth.authenticate(token).is_some();
@@ -103,14 +98,28 @@ fn begin(app: &App, headers: &HeaderMap, uri: &Uri, form_token: &str, token: &st
             _ => refusal,
         });
     }
+    begun(app, ui, headers, Holder::Token(hash_of(token)))
+}
+
+/// The cookie of a session that begins in the place of the one that the browser has.
+pub(super) fn begun(app: &App, ui: &Ui, headers: &HeaderMap, holder: Holder) -> Result<String, Problem> {
     ui.sessions.end(headers, &app.encryption);
-    ui.sessions.begin(hash_of(token)).map_err(|_| {
+    ui.sessions.begin(holder).map_err(|_| {
         let text = "as many sessions are open as this host keeps: sign out elsewhere, or try again later";
         Problem::new(Code::HTTP_OVERLOADED, text)
     })
 }
 
-fn asked_for(app: &App) -> Result<(&Ui, &Tokens), Problem> {
+/// Refuses to let anybody in where others could read what goes to and fro.
+pub(super) fn check_open(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    if is_open(app, headers, uri) {
+        return Ok(());
+    }
+    let text = "TLS is needed to sign in: what is typed could be read on its way";
+    Err(Problem::new(Code::AUTH_ORIGIN, text))
+}
+
+pub(super) fn asked_for(app: &App) -> Result<(&Ui, &Tokens), Problem> {
     let both = app.ui.as_ref().zip(app.auth.as_ref());
     both.ok_or_else(|| Problem::new(Code::AUTH_ORIGIN, "there is no sign-in here: nobody is asked for a token"))
 }
@@ -143,12 +152,21 @@ fn door(app: &App, headers: &HeaderMap, uri: &Uri, to: &str) -> Door {
     match asked_for(app) {
         Err(_) => Door::NotNeeded,
         Ok(_) if !is_open(app, headers, uri) => Door::NeedsTls,
-        Ok((ui, _)) => Door::Open { form_token: ui.sessions.door.clone(), to: within(to).to_owned() },
+        Ok((ui, auth)) => {
+            let to = within(to).to_owned();
+            let provider = ui.oidc.as_ref().map(|oidc| ProviderLink {
+                name: oidc.name.clone(),
+                address: address::with(address::SIGN_IN_OIDC, &[("to", &to)]),
+            });
+            // Where people come by the provider alone, no token could be typed.
+            let form_token = (provider.is_none() || !auth.is_empty()).then(|| ui.sessions.door.clone());
+            Door::Open { form_token, to, provider }
+        }
     }
 }
 
 /// An address of the page; any other is the overview's.
-fn within(to: &str) -> &str {
+pub(super) fn within(to: &str) -> &str {
     let rest = to.strip_prefix(address::OVERVIEW);
     let is_within = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -164,12 +182,13 @@ fn page(app: &App, status: StatusCode, door: &Door, refusal: Option<&Fault>) -> 
         who: if app.auth.is_some() { Who::Nobody } else { Who::Local },
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        numbers: Numbers::new(),
         live: None,
     };
     html(status, frame.document("Sign in", &views::sign_in(door, refusal)))
 }
 
-fn refused(app: &App, headers: &HeaderMap, uri: &Uri, to: &str, problem: Problem, id: &str) -> Response {
+pub(super) fn refused(app: &App, headers: &HeaderMap, uri: &Uri, to: &str, problem: Problem, id: &str) -> Response {
     let door = door(app, headers, uri, to);
     written(page(app, problem.status(), &door, Some(&fault(&problem, id))), problem)
 }

@@ -3,8 +3,6 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use waybill_api::configuration::ReloadRefused;
-use waybill_core::code::Code;
 use waybill_page::Markup;
 use waybill_page::frame::Place;
 use waybill_page::views::{self, Blocked, Compared, Configuration};
@@ -13,6 +11,7 @@ use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::problem::Problem;
+use crate::routes::configuration::{read_again, settings};
 use crate::routes::outbox;
 use crate::routes::query::query;
 
@@ -64,17 +63,9 @@ pub(super) async fn configuration(State(app): State<App>, visit: Visit) -> Respo
         let compared = match &app.configuration {
             None => Compared::Never,
             Some(_) if asked.compare != "now" => Compared::NotYet,
-            Some(configuration) => {
-                let compared = configuration.reload(false, visit.caller.name()).await;
-                let refused = |refused: ReloadRefused| Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
-                let part = visit.part(async { compared.map_err(refused) }).await;
-                Compared::Now(Box::new(part))
-            }
+            Some(_) => Compared::Now(Box::new(visit.part(read_again(&app, &visit.caller, false)).await)),
         };
-        let settings = match &app.configuration {
-            None => None,
-            Some(configuration) => Some(visit.part(async { Ok::<_, Problem>(configuration.settings().await) }).await),
-        };
+        let settings = settings(&app);
         let shown = Configuration { compared, settings, section: asked.section, may: visit.may() };
         Ok::<Markup, Problem>(views::configuration(&shown))
     };

@@ -9,24 +9,26 @@ use http::{Method, StatusCode, Uri};
 use waybill_api::history::{Changed, HistoryView};
 use waybill_api::status::CheckStatus;
 use waybill_core::code::Code;
+use waybill_core::glob::Glob;
 use waybill_core::ids::Tenant;
+use waybill_core::outbox::filter::tenant_in;
 use waybill_page::acts::{May, Right};
 use waybill_page::environment::Environment;
 use waybill_page::frame::{Frame, Place, TenantChoice, Verdict, Who};
-use waybill_page::live::Watched;
+use waybill_page::live::{Numbers, Watched};
 use waybill_page::parts::{Fault, FaultKind, Part};
 use waybill_page::time::AsOf;
 use waybill_page::{Markup, address, views};
 
 use super::acts::permission;
-use super::live::tells_newer;
+use super::live::{present, tells_newer};
 use super::sessions::Found;
 use super::{html, see_other};
 use crate::app::App;
 use crate::auth::{Permission, Tenants};
-use crate::caller::{Caller, now};
+use crate::caller::{Caller, bounded, now};
 use crate::edge::{self, RequestId};
-use crate::limits::{PAGE_CHANGES, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
+use crate::limits::{PAGE_CHANGES, PAGE_NUMBERS_TIMEOUT, PAGE_PART_TIMEOUT, RETRY_AFTER_BUSY};
 use crate::problem::Problem;
 use crate::routes::{history, system};
 
@@ -77,7 +79,7 @@ impl FromRequestParts<App> for Visit {
             let to = parts.uri.path_and_query().map_or(address::OVERVIEW, |to| to.as_str());
             return Err(see_other(&address::with(address::SIGN_IN, &[("to", to)])));
         }
-        let session = super::session(app, parts.uri.path(), &parts.headers);
+        let session = parts.extensions.get::<Found>().cloned();
         let uri = parts.uri.clone();
         let is_read_only = app.ui.as_ref().is_some_and(|ui| ui.environment.is_read_only);
         Ok(Self { caller, as_of: AsOf(now()), uri, session, request_id: request_id(parts), is_read_only })
@@ -146,9 +148,19 @@ impl Visit {
         fault(problem, &self.request_id)
     }
 
-    /// A view that says why something wasn't done.
+    /// A view that says why something wasn't done; without room for all of it, only that.
     pub async fn refused(&self, app: &App, view: View, body: &Markup, problem: Problem) -> Response {
-        written(html(problem.status(), self.document(app, view, body).await), problem)
+        let page = html(problem.status(), self.document(app, view, body).await);
+        match edge::with_room(app, &self.caller.0, &Method::GET, page) {
+            Ok(page) => written(page, problem),
+            Err(_) => self.refusal(app, view, problem).await,
+        }
+    }
+
+    /// A page that says why there is no view.
+    async fn refusal(&self, app: &App, view: View, problem: Problem) -> Response {
+        let why = views::refused(view.title, &self.fault(&problem));
+        written(html(problem.status(), self.document(app, view, &why).await), problem)
     }
 
     /// The tenants of the caller's token, if it names several.
@@ -159,16 +171,26 @@ impl Visit {
         }
     }
 
-    /// The tenant that a list is confined to. With a token of several that is the first of them unless one is named.
+    /// The tenant that a list is confined to. With a token of several that is the one of the address or of the filter, of whatever list
+    /// it is, as over the API; the first of the token's where neither names one.
     pub fn scope(&self, asked: Option<&str>, filter: &str) -> Result<Option<Tenant>, Problem> {
-        let asked = asked.filter(|name| !name.is_empty());
-        let scope = self.caller.scope(asked, filter);
-        match (scope, self.several().and_then(<[Tenant]>::first)) {
-            (Err(problem), Some(first)) if asked.is_none() && problem.code == Code::SCHEMA_VALIDATION_FAILED => {
-                self.caller.scope(Some(first.as_str()), filter)
-            }
-            (scope, _) => scope,
-        }
+        bounded(filter)?;
+        let named = tenant_in(filter);
+        let named = named.as_ref().and_then(Glob::exact);
+        let first = self.several().filter(|_| named.is_none()).and_then(<[Tenant]>::first);
+        let asked = asked.filter(|name| !name.is_empty()).or(first.map(Tenant::as_str));
+        self.caller.confined(asked, named)
+    }
+
+    /// What the view's address says of a name; empty = nothing.
+    fn says(&self, name: &str) -> String {
+        let mut query = form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
+        query.find(|(of, _)| of == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
+    }
+
+    /// The tenant that the view is confined to, by its address.
+    fn present(&self) -> Result<Option<Tenant>, Problem> {
+        self.scope(Some(&self.says("tenant")), &self.says("filter"))
     }
 
     /// The tenant that an address has to name for the same view: one of several.
@@ -188,27 +210,35 @@ impl Visit {
         };
         match made.await {
             Ok(answer) => answer,
-            Err(problem) => {
-                let why = views::refused(view.title, &fault(&problem, &self.request_id));
-                let page = html(problem.status(), self.document(app, view, &why).await);
-                written(page, problem)
-            }
+            Err(problem) => self.refusal(app, view, problem).await,
         }
     }
 
     async fn document(&self, app: &App, view: View, body: &Markup) -> String {
         let environment = app.ui.as_ref().map(|ui| ui.environment.clone()).unwrap_or_default();
+        let (verdict, numbers) = tokio::join!(verdict(app), self.numbers(app));
         let frame = Frame {
             place: view.place,
             as_of: self.as_of,
             version: app.version.clone(),
             environment,
             who: self.who(app),
-            verdict: verdict(app).await,
+            verdict,
             tenants: self.choices(),
+            numbers,
             live: self.live(app),
         };
         frame.document(view.title, body)
+    }
+
+    /// The numbers of the navigation, as far as the caller may see them.
+    async fn numbers(&self, app: &App) -> Numbers {
+        match self.present() {
+            Ok(scope) if self.caller.0.may(Permission::Read) => {
+                present(app, &self.caller, scope.as_ref(), PAGE_NUMBERS_TIMEOUT).await.unwrap_or_default()
+            }
+            _ => Numbers::new(),
+        }
     }
 
     /// Where the numbers of this view come from; none = its caller may not look at them.
@@ -216,14 +246,14 @@ impl Visit {
         let ui = app.ui.as_ref().filter(|_| self.caller.0.may(Permission::Read))?;
         let path = self.uri.path().strip_prefix(address::OVERVIEW).unwrap_or_default();
         let view = path.trim_start_matches('/');
-        let query: Vec<_> = form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes()).collect();
-        let asked = |name: &str| query.iter().find(|(of, _)| of == name).map_or("", |(_, value)| &**value);
+        let scope = self.present().ok()?;
+        let tenant = self.tenant_named(scope.as_ref(), Some(&self.says("tenant")));
         // New rows come before the first page of a list that is newest first.
-        let is_first = asked("after").is_empty() && asked("sort") != "state";
-        let tells_newer = is_first && tells_newer(&self.caller, self.scope(Some(asked("tenant")), "").ok()?.as_ref());
+        let is_first = self.says("after").is_empty() && self.says("sort") != "state";
+        let tells_newer = is_first && tells_newer(&self.caller, scope.as_ref());
         let since = ui.watchers.since(view, app.service.totals()).filter(|_| tells_newer).unwrap_or_default();
-        let watched =
-            Watched { view, tenant: asked("tenant"), since: &since, is_filtered: !asked("filter").is_empty() };
+        let is_filtered = !self.says("filter").is_empty();
+        let watched = Watched { view, tenant: &tenant, since: &since, is_filtered };
         Some(watched.address())
     }
 
@@ -243,13 +273,11 @@ impl Visit {
     fn choices(&self) -> Vec<TenantChoice> {
         let is_list = LISTS.contains(&self.uri.path());
         let Some(list) = self.several().filter(|_| is_list) else { return Vec::new() };
-        let query = self.uri.query().unwrap_or_default().as_bytes();
-        let named = form_urlencoded::parse(query).find(|(name, _)| name == "tenant").map(|(_, value)| value);
-        let present = named.as_deref().or(list.first().map(Tenant::as_str));
+        let present = self.present().ok().flatten();
         let choice = |tenant: &Tenant| TenantChoice {
             name: tenant.to_string(),
             address: address::with(self.uri.path(), &[("tenant", tenant.as_str())]),
-            is_present: present == Some(tenant.as_str()),
+            is_present: present.as_ref() == Some(tenant),
         };
         list.iter().map(choice).collect()
     }
@@ -301,6 +329,7 @@ pub(crate) fn bare(problem: &Problem, request_id: &str, environment: Environment
         who: Who::Nobody,
         verdict: Verdict::Unknown,
         tenants: Vec::new(),
+        numbers: Numbers::new(),
         live: None,
     };
     let why = views::refused(problem.code.title(), &fault(problem, request_id));

@@ -6,9 +6,11 @@ use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Re
 use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 
-use crate::support::{Api, post, token, with};
+use crate::page::{as_signed_in, signed_in};
+use crate::support::{Api, get, post, token, with};
 
-/// Always differs in the same two things, and is refused to callers named `clumsy`, and `early`, who may try again.
+/// Always differs in the same two things, and is refused to callers named `clumsy`, and `early`, who may try again. To `patient` it never
+/// answers.
 pub struct FixedConfiguration;
 
 #[async_trait]
@@ -17,6 +19,9 @@ impl ConfigurationService for FixedConfiguration {
         if actor == "clumsy" {
             let message = "CONFIG.UNKNOWN_KEY: there is no outbox.batsh".to_owned();
             return Err(ReloadRefused { code: "CONFIG.UNKNOWN_KEY".to_owned(), message, retryable: false });
+        }
+        if actor == "patient" {
+            std::future::pending::<()>().await;
         }
         if actor == "early" {
             let message = "[source.shop]: its peer doesn't answer".to_owned();
@@ -27,7 +32,7 @@ impl ConfigurationService for FixedConfiguration {
         Ok(Reloaded { applied: apply, changes: vec![change], added: vec!["two".into()], ..Reloaded::default() })
     }
 
-    async fn settings(&self) -> Vec<SettingView> {
+    fn settings(&self) -> Vec<SettingView> {
         [
             ("outbox.batch", json!(50), Effect::Now),
             ("server.listen", json!("127.0.0.1:7070"), Effect::Restart),
@@ -55,6 +60,34 @@ async fn a_reload_tells_what_differs_and_a_dry_run_doesnt_apply() {
         assert_eq!((&change["effect"], &answer.json()["added"]), (&json!("restart"), &json!(["two"])));
     }
     assert_eq!(api.post("/v1/config/reload", r#"{"dryrun":true}"#).await.problem().0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_shows_what_is_in_force_while_a_comparison_takes_long() {
+    let api = Api::with(Some(vec![token("patient", &["*"], &[Role::Admin])]), Limits::default()).await;
+    let cookie = signed_in(&api.router, "patient").await;
+    let page = api.send(as_signed_in("/ui/configuration?compare=now", &cookie)).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(page.text.contains("no answer came within 2 s") && page.text.contains("outbox.batch"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn what_is_in_force_is_told_with_its_origin_to_who_may_change_it() {
+    let tokens = vec![
+        token("admin", &["*"], &[Role::Admin]),
+        token("operator", &["*"], &[Role::Operator]),
+        token("viewer", &["acme"], &[Role::Viewer]),
+    ];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let asked = |name: &str| with(get("/v1/config"), "authorization", &format!("Bearer {name}"));
+    let shown = api.send(asked("admin")).await.json();
+    assert_eq!(shown["items"].as_array().unwrap().len(), 6);
+    let setting =
+        json!({ "key": "server.listen", "value": "127.0.0.1:7070", "origin": "waybill.toml:3:1", "effect": "restart" });
+    assert_eq!(shown["items"][1], setting);
+    for name in ["operator", "viewer"] {
+        assert_eq!(api.send(asked(name)).await.status, 403, "{name}");
+    }
 }
 
 #[tokio::test]

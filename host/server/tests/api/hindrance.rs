@@ -202,6 +202,7 @@ hindered! {
         fn operation(id: &str) -> Operation;
         fn fates(operation: &Operation) -> Fates;
         fn operations(tenant: Option<&Tenant>, limit: usize) -> Vec<Operation>;
+        fn with_last_replays(tenant: Option<&Tenant>, groups: Vec<DeadGroupView>) -> Vec<DeadGroupView>;
         fn cancel_operation(id: &str, actor: &str) -> Operation;
     }
     QuarantineService {

@@ -127,6 +127,7 @@ fn every_call_of_the_surface_is_there() {
         "POST /v1/plugins/{name}/rollback",
         "PUT /v1/plugins/{name}/component",
         "GET /v1/plugins/{name}/log",
+        "GET /v1/config",
         "POST /v1/config/reload",
         "GET /v1/tokens",
         "POST /v1/tokens",

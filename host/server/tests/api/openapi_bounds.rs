@@ -18,7 +18,7 @@ const OF_FORM: [&str; 5] =
 
 /// Members and parameters of which a schema can't say all: their descriptions do. A component or an operation, and a name; without a
 /// component it is the same everywhere.
-const SAID_IN_WORDS: [(&str, &str); 18] = [
+const SAID_IN_WORDS: [(&str, &str); 19] = [
     // Texts with a grammar, and texts that the host has made.
     ("", "filter"),
     ("", "cursor"),
@@ -28,6 +28,7 @@ const SAID_IN_WORDS: [(&str, &str); 18] = [
     ("StartOperation", "mode"),
     ("StartOperation", "not_before"),
     ("StartOperation", "trial"),
+    ("StartOperation", "expect_count"),
     ("SettleItem", "error"),
     ("SettleItem", "next_attempt_at"),
     ("SettleItem", "lease_ms"),

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use waybill_core::port::service::MessageState;
+use waybill_core::saga::limits::SIGNAL_BYTES_MAX;
 use waybill_core::saga::state::SagaState;
 use waybill_page::acts::{Act, Pick, Target};
 use waybill_server::auth::Role;
-use waybill_server::limits::Limits;
+use waybill_server::limits::{ACT_FORM_BYTES_MAX, Limits, PAGE_MAX};
 use waybill_server::server::{Parts, Server};
 use waybill_server::ui::Environment;
 use waybill_testkit::memory_host::message;
@@ -17,7 +18,7 @@ use crate::support::{Answer, Api, get, of, parts, send, token, with};
 
 /// The value of a hidden member of a plan's form.
 #[track_caller]
-fn hidden(page: &str, name: &str) -> String {
+pub fn hidden(page: &str, name: &str) -> String {
     let mark = format!("name=\"{name}\" value=\"");
     let from = page.split(&mark).nth(1).unwrap_or_else(|| panic!("no {name}: {page}"));
     from.split('"').next().unwrap().to_owned()
@@ -41,7 +42,7 @@ pub async fn opened(api: &Api, address: &str, cookie: &str) -> Opened {
 pub fn read(page: String) -> Opened {
     let plan = page.split("class=\"sheet plan\"").nth(1).unwrap_or_else(|| panic!("no plan: {page}")).to_owned();
     let to = plan.split("action=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().replace("&amp;", "&");
-    let mut fields = vec![("form".to_owned(), form_token(&plan)), ("key".to_owned(), hidden(&plan, "key"))];
+    let mut fields = vec![("form".to_owned(), form_token(&plan)), ("press".to_owned(), hidden(&plan, "press"))];
     if plan.contains("name=\"count\"") {
         fields.push(("count".to_owned(), hidden(&plan, "count")));
     }
@@ -142,15 +143,41 @@ async fn acts_on_sagas_are_done_by_their_forms() {
 }
 
 #[tokio::test]
+async fn a_form_takes_what_the_api_takes_however_a_browser_writes_it() {
+    let api = Api::open().await;
+    api.host.waiting_saga("acme", "s-1").await;
+    let saga = Target::one("acme", "s-1");
+    // Two lines with a text between brackets, each of its letters escaped: as many bytes as a signal may have.
+    let data = |letters: usize| format!("[%0D%0A\"{}\"]", "%61".repeat(letters));
+    let fits = SIGNAL_BYTES_MAX - "[\n\"\"]".len();
+    done(&api, Act::SagaSignal, &saga, &[("signal", "paid"), ("data", &data(fits))]).await;
+    let plan = opened(&api, &saga.address(Act::SagaSignal), "").await;
+    let refused = plan.with(&[("signal", "paid"), ("data", &data(fits + 1))]).press(&api, "").await;
+    assert!(refused.status == 413 && refused.text.contains("SAGA.DATA_TOO_LARGE"), "{}", refused.status);
+    is_clean(&refused, "data that is too large");
+    let plan = opened(&api, &saga.address(Act::SagaSignal), "").await;
+    let refused = plan.with(&[("data", &"a".repeat(ACT_FORM_BYTES_MAX))]).press(&api, "").await;
+    assert_eq!(refused.status, 413);
+    assert!(refused.text.contains("HTTP.TOO_LARGE") && refused.text.contains("write less"), "{}", refused.text);
+    is_clean(&refused, "a form that is too large");
+    // As many keys of rows as one request of the API takes.
+    let rows = (0..PAGE_MAX).map(|row| format!("row-{row:060}")).collect::<Vec<_>>().join("\n");
+    done(&api, Act::RowsReplay, &Target::named("shop"), &[("rows", &rows)]).await;
+}
+
+#[tokio::test]
 async fn acts_on_the_host_are_done_by_their_forms() {
     let api = Api::open().await;
     let named = Target::named;
     let paused = done(&api, Act::TransportPause, &named("http"), &[("reason", "moves")]).await;
     assert!(api.get("/v1/transports").await.text.contains("\"paused\":true"));
     // What takes it back comes with the answer, at one press.
-    let undo = hidden(&paused.text, "key");
-    let back =
-        form(&named("http").address(Act::TransportResume), &[("form", &form_token(&paused.text)), ("key", &undo)], "");
+    let undo = hidden(&paused.text, "press");
+    let back = form(
+        &named("http").address(Act::TransportResume),
+        &[("form", &form_token(&paused.text)), ("press", &undo)],
+        "",
+    );
     assert_eq!(api.send(back).await.status, StatusCode::SEE_OTHER);
     assert!(api.get("/v1/transports").await.text.contains("\"paused\":false"));
     done(&api, Act::TransportProbe, &named("http"), &[]).await;
@@ -201,8 +228,8 @@ async fn a_form_that_is_pressed_twice_is_one_act() {
     // The key of one plan does nothing else.
     let other = opened(&api, &Target::matching("default", "id=*").address(Act::DeadPurge), "").await;
     let mut fields = other.with(&[("typed", "1")]);
-    fields.fields.iter_mut().filter(|(name, _)| name == "key").for_each(|(_, key)| {
-        *key = plan.fields.iter().find(|(name, _)| name == "key").unwrap().1.clone();
+    fields.fields.iter_mut().filter(|(name, _)| name == "press").for_each(|(_, key)| {
+        *key = plan.fields.iter().find(|(name, _)| name == "press").unwrap().1.clone();
     });
     assert_eq!(fields.press(&api, "").await.status, 400);
 }
@@ -237,7 +264,7 @@ async fn a_page_that_only_shows_does_nothing_whoever_asks() {
     let parts = Parts { ui, ..parts(&api.host, &api.hindrance, None, Limits::default()) };
     let router = Server::new(parts).router();
     let shown = send(&router, get(&plan.to)).await;
-    assert!(shown.text.contains("[ui] read_only") && !shown.text.contains("name=\"key\""), "{}", shown.text);
+    assert!(shown.text.contains("[ui] read_only") && !shown.text.contains("name=\"press\""), "{}", shown.text);
     let refused = send(&router, plan.request("")).await;
     assert!(refused.status == 403 && refused.text.contains("[ui] read_only"), "{}", refused.text);
     assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
@@ -263,6 +290,20 @@ async fn a_plan_whose_set_grew_does_nothing_and_comes_again() {
     api.host.waiting_saga("acme", "s-2").await;
     let refused = plan.press(&api, "").await;
     assert!(refused.status == 409 && refused.text.contains("Cancel 2 sagas"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_form_whose_plan_has_no_instant_does_nothing() {
+    let api = Api::open().await;
+    api.host.dead(message("d-1")).await;
+    let mut plan = opened(&api, &Target::matching("default", "id=*").address(Act::DeadReplay), "").await;
+    let (unfrozen, instant) = plan.to.rsplit_once("&before=").unwrap();
+    assert!(!instant.contains('&'), "{}", plan.to);
+    plan.to = unfrozen.to_owned();
+    let refused = plan.press(&api, "").await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert!(refused.text.contains("before is missing"), "{}", refused.text);
+    assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
 }
 
 #[tokio::test]
@@ -313,9 +354,9 @@ async fn a_form_that_is_not_of_the_page_does_nothing() {
     let plan = opened(&api, &Target::one("default", "d-1").address(Act::DeadReplay), "").await;
     let mut silent = plan.request("");
     silent.headers_mut().remove("origin");
-    let key = hidden(&plan.page, "key");
-    let unsigned = form(&plan.to, &[("key", &key)], "");
-    let guessed = form(&plan.to, &[("key", &key), ("form", "guessed")], "");
+    let key = hidden(&plan.page, "press");
+    let unsigned = form(&plan.to, &[("press", &key)], "");
+    let guessed = form(&plan.to, &[("press", &key), ("form", "guessed")], "");
     let foreign = with(plan.request(""), "origin", "https://evil.example");
     let cross = with(plan.request(""), "sec-fetch-site", "cross-site");
     for request in [silent, unsigned, guessed, foreign, cross] {
@@ -329,6 +370,30 @@ async fn a_form_that_is_not_of_the_page_does_nothing() {
         assert!(matches!(answer.status.as_u16(), 400 | 404), "{path}: {}", answer.status);
         is_clean(&answer, path);
     }
+}
+
+#[tokio::test]
+async fn an_address_that_is_too_long_for_a_route_is_refused_and_not_cut() {
+    let api = Api::open().await;
+    api.host.dead(message("d-1")).await;
+    let plan = opened(&api, &Target::one("default", "d-1").address(Act::DeadReplay), "").await;
+    // Each of its letters is written as three.
+    let to = format!("/ui/plan?act=dead-replay&id=d-1&tenant={}", "!".repeat(22_000));
+    let refused = Opened { to, ..plan }.press(&api, "").await;
+    assert!(refused.status == 400 && refused.text.contains("too long"), "{}", refused.status);
+    is_clean(&refused, "a tenant that is too long");
+    assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
+}
+
+#[tokio::test]
+async fn a_session_is_of_who_came_with_it_alone() {
+    let api = with_tokens().await;
+    api.host.dead(of("acme", message("d-1"))).await;
+    let globex = signed_in(&api.router, "globex").await;
+    let address = Target::one("acme", "d-1").address(Act::DeadReplay);
+    let by_token = with(as_signed_in(&address, &globex), "authorization", "Bearer operator");
+    let plan = api.send(by_token).await;
+    assert!(plan.status == 200 && !plan.text.contains("name=\"press\""), "{}", plan.text);
 }
 
 async fn with_tokens() -> Api {
@@ -359,7 +424,7 @@ async fn an_act_that_is_not_allowed_is_shown_disabled_and_refused() {
         let is_shown = plan.text.contains("aria-disabled") && plan.text.contains(roles);
         assert!(plan.status == 200 && is_shown, "{act:?}: {}", plan.text);
         let form_token = form_token(&plan.text);
-        let fields = [("form", &*form_token), ("key", "k"), ("count", "1"), ("typed", "1"), ("signal", "x")];
+        let fields = [("form", &*form_token), ("press", "k"), ("count", "1"), ("typed", "1"), ("signal", "x")];
         let refused = api.send(form(&target.address(act), &fields, cookie)).await;
         assert!(refused.status == 403 && refused.text.contains("AUTH.ROLE"), "{act:?}: {}", refused.text);
     }

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 use waybill_server::auth::Role;
-use waybill_server::limits::{LIVE_HEARTBEAT, LIVE_POLL, LIVE_READERS_MAX, Limits};
+use waybill_server::limits::{CALLER_SHARE, LIVE_HEARTBEAT, LIVE_POLL, LIVE_READERS_MAX, Limits};
 use waybill_testkit::memory_host::message;
 
 use crate::live::{Live, PATIENCE};
@@ -114,6 +114,23 @@ async fn one_page_too_many_hears_how_it_is_and_asks_again_later() {
 }
 
 #[tokio::test]
+async fn no_tenant_takes_the_places_of_all_open_pages() {
+    let api = with_tokens().await;
+    let (viewer, admin) = (signed_in(&api.router, "viewer").await, signed_in(&api.router, "admin").await);
+    let mut open = Vec::new();
+    for _ in 0..LIVE_READERS_MAX / CALLER_SHARE {
+        let mut heard = Heard::of(&api, as_signed_in(SOURCE, &viewer)).await;
+        assert!(heard.next().await.unwrap().starts_with("retry: 2000\n"));
+        open.push(heard);
+    }
+    let mut further = Heard::of(&api, as_signed_in(SOURCE, &viewer)).await;
+    assert!(further.next().await.unwrap().starts_with(&format!("retry: {}\n", LIVE_POLL.as_millis())));
+    assert_eq!(further.next().await, None);
+    let mut other = Heard::of(&api, as_signed_in(SOURCE, &admin)).await;
+    assert!(other.next().await.unwrap().starts_with("retry: 2000\n"), "another tenant's page has a place");
+}
+
+#[tokio::test]
 async fn rows_that_came_since_a_list_was_read_are_told() {
     let api = Api::open().await;
     api.host.delivered(message("m-1")).await;
@@ -153,6 +170,21 @@ async fn a_token_of_one_tenant_hears_of_it_alone() {
     assert_eq!(told["n"]["held"], "1", "{told}");
     let foreign = api.send(as_signed_in("/ui/live?view=overview&tenant=globex", &viewer)).await;
     assert_eq!(foreign.status, 403);
+}
+
+#[tokio::test]
+async fn the_navigation_says_how_many_call_for_somebody_as_far_as_they_may_see_it() {
+    let api = with_tokens().await;
+    api.host.held(of("globex", message("m-1")), "https://held.example").await;
+    let admin = signed_in(&api.router, "admin").await;
+    let page = api.send(as_signed_in("/ui/messages", &admin)).await.text;
+    for part in ["data-live=\"nav-held\">1</b>", "data-live=\"nav-stuck\"></b>", "data-live=\"nav-dead\"></b>"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let viewer = signed_in(&api.router, "viewer").await;
+    let page = api.send(as_signed_in("/ui/messages", &viewer)).await.text;
+    assert!(page.contains("data-live=\"nav-held\"></b>"), "{page}");
+    assert!(!page.contains("nav-stuck") && !page.contains("nav-dead") && !page.contains("nav-approvals"), "{page}");
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tower::ServiceExt;
 use waybill_core::code::Code;
+use waybill_core::new_message::NewMessage;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_server::limits::Limits;
@@ -37,6 +39,20 @@ async fn a_host_that_has_just_begun_says_in_each_view_what_fills_it() {
         is_clean(&answer, path);
         assert!(answer.text.contains(words), "{path}: {}", answer.text);
     }
+}
+
+#[tokio::test]
+async fn what_all_rows_have_stands_in_the_heading_of_their_list() {
+    let api = Api::open().await;
+    for id in ["one", "two"] {
+        api.host.dead(of("acme", message(id))).await;
+    }
+    let alike = api.get("/ui/dead-letters").await.text;
+    assert!(alike.contains("<p class=\"same\">All: ") && alike.contains("tenant <b>acme</b>"), "{alike}");
+    assert!(!alike.contains("data-l=\"tenant\""), "{alike}");
+    api.host.dead(of("globex", message("three"))).await;
+    let unlike = api.get("/ui/dead-letters").await.text;
+    assert!(!unlike.contains("tenant <b>acme</b>") && unlike.contains("data-l=\"tenant\""), "{unlike}");
 }
 
 #[tokio::test]
@@ -230,6 +246,40 @@ async fn who_is_not_allowed_is_told_the_role_and_sees_nothing_of_others() {
 }
 
 #[tokio::test]
+async fn a_filter_of_any_list_says_which_of_the_tokens_tenants_it_is_of() {
+    let api = with_tokens().await;
+    for tenant in ["acme", "globex"] {
+        api.host.delivered(of(tenant, message(&format!("m-of-{tenant}")))).await;
+        api.host.dead(of(tenant, message(&format!("d-of-{tenant}")))).await;
+        api.host.begun_key(tenant, &format!("k-of-{tenant}")).await;
+        api.host.waiting_saga(tenant, &format!("s-of-{tenant}")).await;
+    }
+    let two = signed_in(&api.router, "two").await;
+    let shown = async |path: &str| api.send(as_signed_in(path, &two)).await;
+    for (list, row) in [("messages", "m-of-"), ("dead-letters", "d-of-"), ("idempotency", "k-of-"), ("sagas", "s-of-")]
+    {
+        for path in ["", "save?as=csv&list="].map(|way| format!("/ui/{way}{list}")) {
+            let path = if path.contains('?') { format!("{path}&filter=") } else { format!("{path}?filter=") };
+            let second = shown(&format!("{path}tenant%3Dglobex")).await;
+            let is_of = |tenant: &str| second.text.contains(&format!("{row}{tenant}"));
+            assert!(second.status == 200 && is_of("globex") && !is_of("acme"), "{path}: {}", second.text);
+            let foreign = shown(&format!("{path}tenant%3Dinitech")).await.text;
+            assert!(foreign.contains("AUTH.TENANT") && !foreign.contains(row), "{path}: {foreign}");
+        }
+    }
+    api.inbound().calls();
+    shown("/ui/inbox?filter=tenant%3Dglobex").await;
+    assert!(api.inbound().calls().contains(&"newest globex * None 50".to_owned()));
+    assert_eq!(shown("/ui/inbox?filter=tenant%3Dinitech").await.status, 403);
+    // Lines of the audit trail have no such condition: it is refused, and nothing is shown in its place.
+    let audit = shown("/ui/audit?filter=tenant%3Dglobex").await.text;
+    assert!(audit.contains("there is no field"), "{audit}");
+    // The numbers of the view, and the switch above it, are of the same tenant.
+    let sagas = shown("/ui/sagas?filter=tenant%3Dglobex").await.text;
+    assert!(sagas.contains("/ui/live?view=sagas&amp;tenant=globex"), "{sagas}");
+}
+
+#[tokio::test]
 async fn a_filter_shows_how_it_was_understood_and_each_condition_can_be_taken_away() {
     let api = Api::open().await;
     let page = api.get("/ui/messages?filter=topic%3D%22%3Cscript%3E%20x%22%20age%3E1h&sort=state").await;
@@ -242,6 +292,29 @@ async fn a_filter_shows_how_it_was_understood_and_each_condition_can_be_taken_aw
     assert!(none.contains("No dead letter matches") && none.contains("1 dead letter has another cause"), "{none}");
     let unread = api.get("/ui/messages?filter=agee%3C1h").await.text;
     assert!(!unread.contains("Took it as"), "{unread}");
+}
+
+#[tokio::test]
+async fn a_filter_that_cannot_be_read_leaves_the_list_and_says_what_was_meant() {
+    let api = Api::open().await;
+    for (tenant, id) in [("acme", "of-acme"), ("globex", "of-globex")] {
+        api.host.delivered(of(tenant, message(id))).await;
+    }
+    let whole = api.get("/ui/messages?filter=agee%3C1h").await;
+    is_clean(&whole, "a filter that can't be read");
+    for part in ["did you mean", "of-acme", "of-globex", "without a filter", "value=\"agee&lt;1h\""] {
+        assert!(whole.text.contains(part), "{part}: {}", whole.text);
+    }
+    let rest = api.get("/ui/messages?filter=tenant%3Dacme%20agee%3C1h").await.text;
+    assert!(rest.contains("of-acme") && !rest.contains("of-globex"), "{rest}");
+    assert!(rest.contains("The rest of the filter holds") && rest.contains("Took it as"), "{rest}");
+    for list in ["sagas", "dead-letters", "audit", "idempotency", "inbox"] {
+        let shown = api.get(&format!("/ui/{list}?filter=colour%3Dred")).await.text;
+        assert!(shown.contains("there is no field"), "{list}: {shown}");
+    }
+    // Nothing is offered to be done to more than was asked for.
+    assert!(api.get("/ui/dead-letters").await.text.contains("act=dead-replay"));
+    assert!(!api.get("/ui/dead-letters?filter=colour%3Dred").await.text.contains("act=dead-replay"));
 }
 
 #[tokio::test]
@@ -276,6 +349,21 @@ async fn a_list_is_saved_as_csv_and_as_json_lines() {
     // The list leads there.
     let page = api.get("/ui/messages").await.text;
     assert!(page.contains("/ui/save?list=messages&amp;as=csv"), "{page}");
+}
+
+#[tokio::test]
+async fn nothing_is_read_for_a_file_that_there_is_no_room_for() {
+    let api = Api::with(None, Limits { answers_bytes_max: 64 * 1024, ..Limits::default() }).await;
+    let large = NewMessage { payload: format!("\"{}\"", "x".repeat(100 * 1024)).into(), ..message("large") };
+    api.host.delivered(large).await;
+    let unread = api.router.clone().oneshot(get("/v1/messages/large")).await.unwrap();
+    api.reached();
+    let refused = api.get("/ui/save?list=messages&as=csv").await;
+    assert!(refused.status == 503 && refused.text.contains("HTTP.OVERLOADED"), "{}", refused.text);
+    is_clean(&refused, "no room");
+    assert!(!api.reached().contains(&"messages"));
+    drop(unread);
+    assert_eq!(api.get("/ui/save?list=messages&as=csv").await.status, 200);
 }
 
 #[tokio::test]

@@ -269,7 +269,7 @@ async fn what_may_not_be_made_is_shown_disabled_and_refused() {
         assert!(page.status == 200 && is_shown, "{act:?}: {}", page.text);
         let form_token = form_token(&page.text);
         for stage in ["plan", "do"] {
-            let fields = [("form", &*form_token), ("key", "k"), ("stage", stage)];
+            let fields = [("form", &*form_token), ("press", "k"), ("stage", stage)];
             let refused = api.send(form(&target.address(act), &fields, cookie)).await;
             assert!(refused.status == 403 && refused.text.contains("AUTH.ROLE"), "{act:?}: {}", refused.text);
         }

@@ -7,7 +7,7 @@ use waybill_server::auth::Role;
 use waybill_server::limits::Limits;
 use waybill_testkit::memory_host::message;
 
-use crate::support::{Api, NOW_TEXT, of, post, token, with};
+use crate::support::{Api, NOW_TEXT, get, of, post, token, with};
 
 /// What asked for is refused or answered; waits until a started one is over.
 async fn over(api: &Api, body: &Value) -> Value {
@@ -100,6 +100,60 @@ async fn a_replay_shows_what_became_of_what_it_put_back() {
     assert!(api.get("/v1/operations").await.json()["items"][0].get("fate").is_none(), "lists leave it out");
 }
 
+/// The group of dead letters with this code.
+async fn group(api: &Api, code: &str) -> Value {
+    let groups = api.get("/v1/dead-letters/groups").await.json();
+    groups["items"].as_array().unwrap().iter().find(|group| group["code"] == code).unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_group_shows_what_became_of_the_replay_that_touched_it() {
+    let api = Api::open().await;
+    dead(&api, &["d-1", "d-2"]).await;
+    api.host.sent(message("other"), [refused()]).await;
+    assert!(group(&api, "HTTP.400").await.get("last_replay").is_none(), "nobody replayed it");
+    api.host.answer("d-2", [Outcome::Permanent(Fault::new("HTTP.400", "the receiver said no"))]);
+    let started = api.post("/v1/operations", r#"{"kind":"replay","filter":"code=HTTP.400"}"#).await;
+    let address = started.header("location").to_owned();
+    let is_settled = |shown: &Value| {
+        shown["state"] != "running" && shown["fate"]["delivered"] == 1 && shown["fate"]["died_again"] == 1
+    };
+    let shown = until(&api, &address, is_settled).await;
+    let last = group(&api, "HTTP.400").await["last_replay"].clone();
+    assert_eq!((&last["operation"], &last["fate"]), (&shown["id"], &shown["fate"]));
+    assert_eq!((&last["running"], &last["to_go"], &last["groups"]), (&json!(false), &json!(0), &json!(1)));
+    assert!(group(&api, "HTTP.422").await.get("last_replay").is_none(), "it wasn't touched");
+    let page = api.get("/ui/dead-letters").await.text;
+    for part in ["2 put back, 1 delivered, ", "1 died again", shown["id"].as_str().unwrap()] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_replay_of_all_tenants_is_nothing_to_who_sees_one() {
+    let tokens = vec![token("acme-op", &["acme"], &[Role::Operator]), token("all", &["*"], &[Role::Operator])];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    for (tenant, id) in [("acme", "own"), ("other", "theirs")] {
+        api.host.dead(of(tenant, message(id))).await;
+        api.host.answer(id, [Outcome::Permanent(Fault::new("HTTP.400", "the receiver said no"))]);
+    }
+    let ask = post("/v1/operations", r#"{"kind":"replay","filter":"id=*"}"#);
+    let started = api.send(with(ask, "authorization", "Bearer all")).await;
+    let address = started.header("location").to_owned();
+    loop {
+        let shown = api.send(with(get(&address), "authorization", "Bearer all")).await.json();
+        if shown["state"] != "running" && shown["fate"]["died_again"] == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    for (name, sees) in [("all", true), ("acme-op", false)] {
+        let ask = with(get("/v1/dead-letters/groups"), "authorization", &format!("Bearer {name}"));
+        let groups = api.send(ask).await.json();
+        assert_eq!(groups["items"][0].get("last_replay").is_some(), sees, "{name}: {groups}");
+    }
+}
+
 #[tokio::test]
 async fn a_trial_that_is_delivered_lets_the_rest_go() {
     let api = Api::open().await;
@@ -131,6 +185,8 @@ async fn what_goes_with_a_plan_is_refused_where_there_is_none() {
     for (body, path) in [
         (r#"{"kind":"pause","filter":"id=*","before":"2030-01-01T00:00:00Z"}"#, "before"),
         (r#"{"kind":"cancel_messages","filter":"id=*","expect_count":1}"#, "expect_count"),
+        (r#"{"kind":"replay","filter":"id=*","expect_count":1}"#, "expect_count"),
+        (r#"{"kind":"replay","filter":"id=*","expect_count":1,"dry_run":true}"#, "expect_count"),
         (r#"{"kind":"pause","filter":"id=*","exact":true}"#, "exact"),
         (r#"{"kind":"purge","filter":"id=*","trial":5}"#, "trial"),
         (r#"{"kind":"replay","filter":"id=*","trial":0}"#, "trial"),

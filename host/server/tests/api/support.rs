@@ -177,6 +177,7 @@ pub fn parts(
         tokens: Some(StoredTokens::new(known, host.store.clone(), host.store.clone())),
         encryption: Encryption::None,
         ui: Some(Environment { name: "test".into(), colour: Colour::Amber, ..Environment::default() }),
+        oidc: None,
         limits,
         metrics: None,
         tracer: None,

@@ -33,7 +33,7 @@ use waybill_core::inbox::records::{InboxCommit, InboxDead, InboxDone, InboxRow, 
 use waybill_core::inbox::seen::{OwnedAge, SeenQuery};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::inbox_store::{InboxFilter, InboxStore, InboxTidied, SagaDoorRow, SeenHit};
-use waybill_core::port::query::Page;
+use waybill_core::port::query::ReadPage;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
@@ -123,7 +123,7 @@ impl InboxStore for SurrealStore {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxDead>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxDead>)>, StoreError> {
         let mut spoilt = Spoilt::default();
         let found = stopped::dead(self.begin(false).await?.as_ref(), filter, (cursor, limit), &mut spoilt).await;
         self.set_aside(spoilt).await;
@@ -135,7 +135,7 @@ impl InboxStore for SurrealStore {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
         let mut spoilt = Spoilt::default();
         let found = stopped::list(self.begin(false).await?.as_ref(), filter, (cursor, limit), &mut spoilt).await;
         self.set_aside(spoilt).await;
@@ -147,7 +147,7 @@ impl InboxStore for SurrealStore {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
         let mut spoilt = Spoilt::default();
         let found = newest::newest(self.begin(false).await?.as_ref(), filter, (cursor, limit), &mut spoilt).await;
         self.set_aside(spoilt).await;

@@ -7,7 +7,7 @@ use waybill_core::ids::{Seq, ShardId};
 use waybill_core::inbox::reached::Reached;
 use waybill_core::inbox::records::InboxRow;
 use waybill_core::port::inbox_store::InboxFilter;
-use waybill_core::port::query::Page;
+use waybill_core::port::query::ReadPage;
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Transaction, millis_of};
 
@@ -22,7 +22,7 @@ pub async fn newest(
     filter: &InboxFilter,
     (cursor, limit): (Option<&str>, usize),
     spoilt: &mut Spoilt,
-) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
     let mut reached = Reached::from_cursor(cursor)?;
     let mut heads: Vec<Head> = Vec::new();
     for shard in shards(transaction, INBOX, spoilt).await? {
@@ -32,7 +32,8 @@ pub async fn newest(
     let mut page = Filling::new(None, limit);
     while let Some(Next { shard, seq, index, .. }) = next(&mut heads, transaction, spoilt).await? {
         if !page.has_room() {
-            return Ok(Page { next_cursor: Some(reached.to_cursor()), ..page.end() });
+            let reads = page.reads();
+            return Ok(ReadPage { items: page.end().items, next_cursor: Some(reached.to_cursor()), reads });
         }
         let Some(row) = heads.get_mut(index).and_then(|head| head.rows.pop_front()) else { break };
         reached.note(shard, Seq(seq));
@@ -44,7 +45,8 @@ pub async fn newest(
         let found = found.filter(|found| filter.takes(&found.consumer, &found.message));
         page.visit(At::new(shard, &[seq], ""), found.map(|found| (shard, found)));
     }
-    Ok(page.end())
+    let reads = page.reads();
+    Ok(ReadPage { items: page.end().items, next_cursor: None, reads })
 }
 
 /// The row that comes next, of all shards' latest ones.

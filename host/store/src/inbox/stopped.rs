@@ -6,7 +6,7 @@ use waybill_core::ids::{Seq, ShardId};
 use waybill_core::inbox::records::{InboxDead, InboxRow};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::inbox_store::InboxFilter;
-use waybill_core::port::query::Page;
+use waybill_core::port::query::{Page, ReadPage};
 use waybill_core::port::store::StoreError;
 use waybill_surreal::{Bound, Row, Transaction, bytes_of, text_of};
 
@@ -128,6 +128,19 @@ impl<T> Walk<T> {
         Ok(Self { table, from, page: Filling::new(after, limit) })
     }
 
+    /// The page, with more behind it.
+    fn cut(self) -> ReadPage<T> {
+        let reads = self.page.reads();
+        let Page { items, next_cursor } = self.page.cut();
+        ReadPage { items, next_cursor, reads }
+    }
+
+    /// The page, which is the last one.
+    fn end(self) -> ReadPage<T> {
+        let reads = self.page.reads();
+        ReadPage { items: self.page.end().items, next_cursor: None, reads }
+    }
+
     async fn rows(&mut self, transaction: &dyn Transaction) -> Result<Vec<Row>, StoreError> {
         let until = Bound::Excluded(end_key());
         let rows = transaction.scan(self.table, self.from.clone(), until, WALK_PAGE).await.map_err(store_error)?;
@@ -152,16 +165,16 @@ pub async fn list(
     filter: &InboxFilter,
     (cursor, limit): (Option<&str>, usize),
     spoilt: &mut Spoilt,
-) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
     let mut walk = Walk::new(INBOX, cursor, limit)?;
     loop {
         let rows = walk.rows(transaction).await?;
         if rows.is_empty() {
-            return Ok(walk.page.end());
+            return Ok(walk.end());
         }
         for row in &rows {
             if !walk.page.has_room() {
-                return Ok(walk.page.cut());
+                return Ok(walk.cut());
             }
             let Some((shard, seq)) = place(INBOX, row, spoilt) else { continue };
             let found = match may_match(filter, row) {
@@ -180,16 +193,16 @@ pub async fn dead(
     filter: &InboxFilter,
     (cursor, limit): (Option<&str>, usize),
     spoilt: &mut Spoilt,
-) -> Result<Page<(ShardId, Arc<InboxDead>)>, StoreError> {
+) -> Result<ReadPage<(ShardId, Arc<InboxDead>)>, StoreError> {
     let mut walk = Walk::new(INBOX_DEAD, cursor, limit)?;
     loop {
         let rows = walk.rows(transaction).await?;
         if rows.is_empty() {
-            return Ok(walk.page.end());
+            return Ok(walk.end());
         }
         for row in &rows {
             if !walk.page.has_room() {
-                return Ok(walk.page.cut());
+                return Ok(walk.cut());
             }
             let Some((shard, seq)) = place(INBOX_DEAD, row, spoilt) else { continue };
             walk.page.weigh(bytes_of(row.fields.get("data")).map_or(0, |data| data.len()));

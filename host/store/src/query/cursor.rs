@@ -108,6 +108,11 @@ impl<T> Filling<T> {
         self.items.extend(item);
     }
 
+    /// How many items were looked at.
+    pub fn reads(&self) -> usize {
+        self.reads
+    }
+
     /// The page, with more behind it.
     pub fn cut(self) -> Page<T> {
         let next_cursor = self.last.or(self.after).map(|at| at.to_cursor());

@@ -1,6 +1,7 @@
 //! Writes of callers and operators.
 
 mod audit;
+mod operations;
 mod repeats;
 mod run;
 mod session;
@@ -148,6 +149,10 @@ impl TransactStore for SurrealStore {
 
     async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
         audit::purge(self, before, limit).await
+    }
+
+    async fn purge_operations(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        operations::purge(self, before, limit).await
     }
 }
 

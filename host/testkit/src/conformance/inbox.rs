@@ -144,6 +144,24 @@ pub async fn rows_of_the_inbox_are_listed_latest_first_over_all_shards(store: &i
     assert!(matches!(error, StoreError::Statement(_)), "{error}");
 }
 
+pub async fn a_page_of_the_inbox_says_how_many_rows_were_read_for_it(store: &impl Store) {
+    let mut writer = Writer::new();
+    let rows = (1..=5).map(|seq| InboxWrite::PutRow(Arc::new(row(seq, inbound(&format!("m-{seq}"))))));
+    let letters = (6..=8).map(|seq| InboxWrite::PutDead(Arc::new(dead(seq, inbound(&format!("d-{seq}")), "HTTP.422"))));
+    writer.write(store, rows.chain(letters).collect()).await;
+    let none = InboxFilter { tenant: Some(tenant("globex")), ..InboxFilter::default() };
+    for filter in [none, InboxFilter::default()] {
+        let listed = store.inbox_list(&filter, None, 10).await.unwrap();
+        let newest = store.inbox_newest(&filter, None, 10).await.unwrap();
+        let letters = store.inbox_dead(&filter, None, 10).await.unwrap();
+        assert_eq!((listed.reads, newest.reads, letters.reads), (5, 5, 3), "{filter:?}");
+        let cursors = (listed.next_cursor, newest.next_cursor, letters.next_cursor);
+        assert_eq!(cursors, (None, None, None), "{filter:?}");
+    }
+    let first = store.inbox_list(&InboxFilter::default(), None, 2).await.unwrap();
+    assert_eq!((first.items.len(), first.reads, first.next_cursor.is_some()), (2, 2, true));
+}
+
 pub async fn dead_letters_of_the_inbox_come_back_and_are_marked(store: &impl Store) {
     let mut writer = Writer::new();
     let (one, two) = (dead(2, full_inbound("one"), "HTTP.422"), dead(7, inbound("two"), "INBOX.ID_REUSED"));

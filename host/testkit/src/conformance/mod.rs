@@ -132,6 +132,7 @@ macro_rules! store_conformance {
             lists: scheduled_parked_and_done_messages_are_listed
             operations: operations_are_kept_and_found
             operations: fates_are_added_up_by_operation_over_all_shards
+            operations: operations_and_their_counts_go_when_they_were_over_for_long
             operations: only_running_operations_are_to_be_resumed
             operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
             operations: a_pause_stays_until_it_is_lifted
@@ -224,6 +225,7 @@ macro_rules! inbox_store_conformance {
             inbox: rows_of_the_inbox_come_back_as_they_were_written_and_go
             inbox: rows_of_the_inbox_are_filtered_and_paged
             inbox: rows_of_the_inbox_are_listed_latest_first_over_all_shards
+            inbox: a_page_of_the_inbox_says_how_many_rows_were_read_for_it
             inbox: dead_letters_of_the_inbox_come_back_and_are_marked
             inbox: messages_of_the_inbox_reach_the_doorstep_whatever_their_ids
             inbox: what_is_left_for_sagas_comes_in_order_until_it_is_removed

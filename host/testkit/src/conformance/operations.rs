@@ -2,13 +2,15 @@
 
 use waybill_core::fates::{Death, Fates, Trial, TrialState};
 use waybill_core::ids::ShardId;
+use waybill_core::outbox::dead_groups::DeadCause;
+use waybill_core::port::dead::DeadKind;
 use waybill_core::port::saga::RetryMode;
 use waybill_core::port::store::Write;
-use waybill_core::port::transact::{Operation, OperationState, Refusal};
+use waybill_core::port::transact::{Operation, OperationState, Refusal, first_operation_id};
 use waybill_core::time::UnixMillis;
 
 use super::Store;
-use super::samples::{Owner, T0, tenant};
+use super::samples::{Owner, SHARD, T0, tenant};
 
 fn operation(id: &str, state: OperationState) -> Operation {
     let refusal =
@@ -35,6 +37,7 @@ fn operation(id: &str, state: OperationState) -> Operation {
         refusals: vec![refusal],
         fates: Fates { put_back: 2, delivered: 2, ..Fates::default() },
         not_followed: 1,
+        causes: vec![DeadCause::new(DeadKind::Message, "acme", "HTTP.422", "answered 422")],
         cursor: Some("0.17/".into()),
         error: None,
         created_at: T0,
@@ -101,6 +104,43 @@ pub async fn fates_are_added_up_by_operation_over_all_shards(store: &impl Store)
     Owner::of(ShardId(7)).commit(store, add("01J-A", Fates { put_back: 2, ended: 1, ..Fates::default() })).await;
     let sum = Fates { put_back: 5, delivered: 1, died: 2, ended: 1, first_death: death("m-1") };
     assert_eq!(store.fates("01J-A").await.unwrap(), sum);
+}
+
+pub async fn operations_and_their_counts_go_when_they_were_over_for_long(store: &impl Store) {
+    let old = |n: u64| first_operation_id(UnixMillis(T0.0 - 100 + n));
+    let ends_at = |id: String, state, updated_at| Operation { updated_at, ..operation(&id, state) };
+    let kept = [
+        ends_at(old(0), OperationState::Running, UnixMillis(T0.0 - 100)),
+        ends_at(old(1), OperationState::Done, UnixMillis(T0.0 + 5)),
+        ends_at(first_operation_id(UnixMillis(T0.0 + 1)), OperationState::Done, UnixMillis(T0.0 - 1)),
+    ];
+    for operation in &kept {
+        store.put_operation(operation).await.unwrap();
+    }
+    let states = [OperationState::Done, OperationState::Failed, OperationState::Cancelled];
+    for (n, state) in (2..).zip(states) {
+        store.put_operation(&ends_at(old(n), state, UnixMillis(T0.0 - 1))).await.unwrap();
+    }
+    // Of the fifth there is no operation: it was removed before its messages were settled.
+    let counted: Vec<String> = (0..6).map(old).chain([kept[2].id.clone()]).collect();
+    let one = Fates { put_back: 1, ..Fates::default() };
+    for shard in [SHARD, ShardId(7)] {
+        let writes = counted.iter().map(|id| Write::AddFates { operation: id.as_str().into(), fates: one.clone() });
+        Owner::of(shard).commit(store, writes.collect()).await;
+    }
+    let mut rounds = 0;
+    while store.purge_operations(T0, 2).await.unwrap() == 2 {
+        rounds += 1;
+        assert!(rounds < 10, "it never ends");
+    }
+    assert_eq!(store.purge_operations(T0, 2).await.unwrap(), 0, "what is left stays");
+    let mut left: Vec<String> = store.operations(None, 100).await.unwrap().into_iter().map(|found| found.id).collect();
+    left.reverse();
+    assert_eq!(left, kept.each_ref().map(|kept| kept.id.clone()));
+    for id in counted {
+        let put_back = if left.contains(&id) { 2 } else { 0 };
+        assert_eq!(store.fates(&id).await.unwrap().put_back, put_back, "{id}");
+    }
 }
 
 pub async fn a_pause_stays_until_it_is_lifted(store: &impl Store) {

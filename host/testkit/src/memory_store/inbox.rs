@@ -15,11 +15,11 @@ use waybill_core::inbox::seen::{Bucket, Member, OwnedAge, SeenPlace, SeenQuery};
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::direct_store::DirectStore;
 use waybill_core::port::inbox_store::{InboxFilter, InboxStore, InboxTidied, SagaDoorKey, SagaDoorRow, SeenHit};
-use waybill_core::port::query::Page;
+use waybill_core::port::query::ReadPage;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
-use super::query::{At, page};
+use super::query::{At, read_page};
 use super::transact::stamp;
 use super::{Fate, MemoryStore, Tables};
 
@@ -293,13 +293,13 @@ impl InboxStore for MemoryStore {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxDead>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxDead>)>, StoreError> {
         self.check()?;
         let all: Vec<_> = self.read(|tables| {
             let dead = tables.inbox.dead.iter();
             dead.map(|((shard, seq), dead)| (at(*shard, *seq), (*shard, Arc::clone(dead)))).collect()
         });
-        page(all.into_iter(), |(_, dead)| filter.takes(&dead.consumer, &dead.message), cursor, limit)
+        read_page(all.into_iter(), |(_, dead)| filter.takes(&dead.consumer, &dead.message), cursor, limit)
     }
 
     async fn inbox_list(
@@ -307,13 +307,13 @@ impl InboxStore for MemoryStore {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
         self.check()?;
         let all: Vec<_> = self.read(|tables| {
             let rows = tables.inbox.rows.iter();
             rows.map(|((shard, seq), row)| (at(*shard, *seq), (*shard, Arc::clone(row)))).collect()
         });
-        page(all.into_iter(), |(_, row)| filter.takes(&row.consumer, &row.message), cursor, limit)
+        read_page(all.into_iter(), |(_, row)| filter.takes(&row.consumer, &row.message), cursor, limit)
     }
 
     async fn inbox_newest(
@@ -321,12 +321,12 @@ impl InboxStore for MemoryStore {
         filter: &InboxFilter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<(ShardId, Arc<InboxRow>)>, StoreError> {
+    ) -> Result<ReadPage<(ShardId, Arc<InboxRow>)>, StoreError> {
         self.check()?;
         let mut reached = Reached::from_cursor(cursor)?;
         let rows = self.read(|tables| tables.inbox.rows.clone());
         let shards: BTreeSet<ShardId> = rows.keys().map(|(shard, _)| *shard).collect();
-        let mut page = Page { items: Vec::new(), next_cursor: None };
+        let mut page = ReadPage { items: Vec::new(), next_cursor: None, reads: 0 };
         loop {
             let last = |shard: &ShardId| {
                 let end = reached.of(*shard).unwrap_or(Seq(u64::MAX));
@@ -340,6 +340,7 @@ impl InboxStore for MemoryStore {
                 return Ok(page);
             }
             reached.note(*shard, *seq);
+            page.reads += 1;
             if filter.takes(&row.consumer, &row.message) {
                 page.items.push((*shard, Arc::clone(row)));
             }

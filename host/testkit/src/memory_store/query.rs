@@ -9,7 +9,7 @@ use waybill_core::outbox::dead_groups::DeadGroups;
 use waybill_core::outbox::dead_plan::DeadTally;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState, IdRecord, Scheduled};
-use waybill_core::port::query::{Counted, DeadGroup, Depth, Depths, Found, ListKind, Page, QueryStore};
+use waybill_core::port::query::{Counted, DeadGroup, Depth, Depths, Found, ListKind, Page, QueryStore, ReadPage};
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
 
@@ -46,6 +46,16 @@ pub(super) fn page<T>(
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<Page<T>, StoreError> {
+    read_page(items, takes, cursor, limit).map(Page::from)
+}
+
+/// The same with how many items were read for it.
+pub(super) fn read_page<T>(
+    items: impl Iterator<Item = (At, T)>,
+    takes: impl Fn(&T) -> bool,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<ReadPage<T>, StoreError> {
     ordered_page(items, |at, after| at <= after, takes, cursor, limit)
 }
 
@@ -56,11 +66,11 @@ fn ordered_page<T>(
     takes: impl Fn(&T) -> bool,
     cursor: Option<&str>,
     limit: usize,
-) -> Result<Page<T>, StoreError> {
+) -> Result<ReadPage<T>, StoreError> {
     let bad = || StoreError::Statement("the cursor isn't one of this list: begin without one".into());
     let after = cursor.map(|cursor| At::from_cursor(cursor).ok_or_else(bad)).transpose()?;
     let mut items = items.skip_while(|(at, _)| after.as_ref().is_some_and(|after| is_before(at, after))).peekable();
-    let mut page = Page { items: Vec::new(), next_cursor: None };
+    let mut page = ReadPage { items: Vec::new(), next_cursor: None, reads: 0 };
     let mut last = None;
     for _ in 0..PAGE_READS_MAX {
         if page.items.len() >= limit {
@@ -68,6 +78,7 @@ fn ordered_page<T>(
         }
         let Some((at, item)) = items.next() else { return Ok(page) };
         last = Some(at);
+        page.reads += 1;
         if takes(&item) {
             page.items.push(item);
         }
@@ -233,7 +244,8 @@ impl QueryStore for MemoryStore {
         self.read(|tables| {
             let mut all = tables.by_place(kinds);
             all.sort_by(|(one, _), (other, _)| other.cmp(one));
-            ordered_page(all.into_iter(), |at, after| at >= after, |found| filter.takes_found(found), cursor, limit)
+            let takes = |found: &Found| filter.takes_found(found);
+            ordered_page(all.into_iter(), |at, after| at >= after, takes, cursor, limit).map(Page::from)
         })
     }
 

@@ -89,7 +89,7 @@ pub struct Tables {
     pub inbox: InboxTables,
     pub streams: StreamTables,
     pub idempotency: BTreeMap<EntryKey, Entry>,
-    /// `waybill_token`, by name.
+    /// `waybill_token`, by its name.
     pub tokens: BTreeMap<String, StoredToken>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,

@@ -12,6 +12,7 @@ use waybill_core::port::query::Page;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::transact::{
     AuditEvent, Conclusion, DoorGroup, Operation, OperationState, Statement, TransactStore, Transacted,
+    first_operation_id,
 };
 use waybill_core::streams::exact::ExactAnswer;
 use waybill_core::streams::joint::{JointAppends, is_repeat};
@@ -140,6 +141,21 @@ impl TransactStore for MemoryStore {
     async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
         self.check()?;
         Ok(self.write(|tables| audit::purge(tables, before, limit)))
+    }
+
+    async fn purge_operations(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.check()?;
+        Ok(self.write(|tables| {
+            let first = first_operation_id(before);
+            let old = tables.operations.range(..first.clone()).filter(|(_, operation)| operation.was_over(before));
+            let over: Vec<String> = old.map(|(id, _)| id.clone()).take(limit).collect();
+            over.iter().for_each(|id| drop(tables.operations.remove(id)));
+            let counted = tables.fates.keys().take_while(|(of, _)| *of < first);
+            let gone = counted.filter(|(of, _)| !tables.operations.contains_key(of));
+            let gone: Vec<(String, ShardId)> = gone.take(limit).cloned().collect();
+            gone.iter().for_each(|key| drop(tables.fates.remove(key)));
+            over.len().max(gone.len())
+        }))
     }
 }
 

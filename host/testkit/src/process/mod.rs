@@ -148,6 +148,11 @@ impl Host {
         Ok((host, api))
     }
 
+    /// Where it answers, as soon as it says so; none = it ended without.
+    pub async fn address(&mut self) -> Option<String> {
+        self.output.address().await
+    }
+
     /// Waits until `/readyz` says 200.
     pub async fn wait_ready(&mut self) -> Result<Api, ProcessError> {
         let deadline = tokio::time::Instant::now() + READY_TIME_MAX;

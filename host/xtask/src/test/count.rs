@@ -8,6 +8,8 @@ pub struct Counts {
     pub failed: usize,
     /// Suites with a failure, one sentence each.
     pub failed_suites: Vec<String>,
+    /// What tests didn't try, in their words, each of it once.
+    pub left_out: Vec<String>,
 }
 
 impl Counts {
@@ -16,6 +18,16 @@ impl Counts {
         self.passed += run.passed;
         self.failed += run.failed;
         self.failed_suites.extend(run.failed_suites);
+        self.leave_out(run.left_out);
+    }
+
+    /// Adds what tests didn't try; several runs leave out the same.
+    pub fn leave_out(&mut self, left_out: Vec<String>) {
+        for what in left_out {
+            if !self.left_out.contains(&what) {
+                self.left_out.push(what);
+            }
+        }
     }
 
     /// Adds what a suite came to, and why it is no success.

@@ -19,6 +19,9 @@ const ALONE: &[&str] = &[];
 /// docs/development.md has how much they wait.
 const WAITING: &[&str] = &["tests: test authors", "tests: test brokers", "tests: test processes"];
 
+/// Says to test programs that they are to try all that they would take a choice of. `host/testkit/src/extent.rs` reads it.
+const EXTENT: (&str, &str) = ("WAYBILL_TESTS", "full");
+
 /// What is run of a suite.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -31,6 +34,8 @@ pub struct Job {
     filter: Option<String>,
     /// It is no failure when no test has such a name.
     may_run_nothing: bool,
+    /// Its tests try all combinations instead of a choice.
+    is_full: bool,
 }
 
 impl Job {
@@ -42,7 +47,13 @@ impl Job {
             suite: suite.clone(),
             filter: filter.map(str::to_owned),
             may_run_nothing: filter.is_some(),
+            is_full: false,
         }
+    }
+
+    /// The same, with all that its tests would take a choice of.
+    pub fn in_full(self, is_full: bool) -> Self {
+        Self { is_full, ..self }
     }
 
     /// Tests of a suite that have to be there; without a name, all of them.
@@ -68,6 +79,10 @@ impl Job {
             // SurrealDB makes an error for each row that isn't there yet. A backtrace for each, as RUST_BACKTRACE asks, would take
             // twenty times what an INSERT of many rows takes; a panic has its own all the same.
             .env("RUST_LIB_BACKTRACE", "0");
+        if self.is_full {
+            let (name, value) = EXTENT;
+            command.env(name, value);
+        }
         if WAITING.contains(&suite.name.as_str()) {
             command.env("RUST_TEST_THREADS", more_than_cores().to_string());
         }
@@ -132,6 +147,15 @@ mod tests {
             let (_, failure) = Job::asked(&script(folder.path(), name, &text), None).run(Path::new("")).await.unwrap();
             assert_eq!(failure, None, "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_full_run_says_so_to_its_tests() {
+        let folder = tempfile::tempdir().unwrap();
+        let passes = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+        let suite = script(folder.path(), "s", &format!("[ \"$WAYBILL_TESTS\" = full ] || exit 3\n{passes}"));
+        let (_, failure) = Job::asked(&suite, None).in_full(true).run(Path::new("")).await.unwrap();
+        assert_eq!(failure, None);
     }
 
     #[tokio::test]

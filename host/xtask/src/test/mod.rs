@@ -11,6 +11,9 @@
 //! With a filter only the tests run, and only those whose names contain it. At the end it names the slowest suites; the last line is
 //! `N passed, N failed`.
 //!
+//! Where all combinations of what a test could try take longer than a run may, it takes a choice of them and says what it left out,
+//! which is told again at the end. `--full` has them tried all; it adds to what is run, and leaves nothing away.
+//!
 //! `--standing` runs the standing checks only (`standing.rs` lists them); the line of that stage is what they took together.
 //!
 //! `--repeat N --busy` is how a test is found that fails because the machine is busy: the workspace's test programs run N times
@@ -56,6 +59,9 @@ pub struct Arguments {
     /// Run the standing checks only: random statements, faults, power losses, clock steps, the model, sweeps, bounds
     #[arg(long, conflicts_with = "filter")]
     standing: bool,
+    /// Try all that a plain run takes a choice of: each view of the page at each width, in each theme, with and without script, and each act
+    #[arg(long, conflicts_with = "standing")]
+    full: bool,
 }
 
 impl Arguments {
@@ -73,7 +79,8 @@ impl Arguments {
         if self.standing {
             return standing::jobs(suites);
         }
-        Ok(suites.iter().map(|suite| Job::asked(suite, self.filter.as_deref())).collect())
+        let asked = |suite| Job::asked(suite, self.filter.as_deref()).in_full(self.full);
+        Ok(suites.iter().map(asked).collect())
     }
 }
 
@@ -160,6 +167,9 @@ fn finish(stages: &Stages, counts: &Counts, times: &Times) -> ExitCode {
     }
     for (suite, took) in slowest {
         println!("  {suite:<52} {:>10}", seconds(took));
+    }
+    for what in &counts.left_out {
+        println!("{}{what}", program::LEFT_OUT);
     }
     for suite in &counts.failed_suites {
         println!("failed: {suite}");

@@ -21,6 +21,8 @@ const READ_AFTER_END: Duration = Duration::from_secs(20);
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// Lines that were read and not looked at yet.
 const LINES_AHEAD: usize = 64;
+/// Before what a test says that it didn't try, on a line of its own (`host/testkit/src/extent.rs`).
+pub const LEFT_OUT: &str = "left out: ";
 
 /// A program that has ended.
 pub struct Ended {
@@ -28,6 +30,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// What it wrote, to its standard output and its standard error in the order of writing.
     pub output: Output,
+    /// What its tests say that they didn't try.
+    pub left_out: Vec<String>,
     /// How it ended; none when its time was over.
     pub status: Option<ExitStatus>,
 }
@@ -41,8 +45,8 @@ pub async fn follow(mut command: Command, name: &str) -> Result<Ended> {
     // It holds the pipe's other end: with it there would be no end of reading.
     drop(command);
 
-    let (mut outcome, mut output) = (Outcome::default(), Output::default());
-    let reading = read(reader, &mut outcome, &mut output);
+    let (mut outcome, mut output, mut left_out) = (Outcome::default(), Output::default(), Vec::new());
+    let reading = read(reader, &mut outcome, &mut output, &mut left_out);
     let ended = tokio::time::timeout(TIME_MAX, to_end(&mut child, reading)).await;
     let status = match ended {
         Ok(status) => Some(status.with_context(|| format!("following {name}"))?),
@@ -51,7 +55,7 @@ pub async fn follow(mut command: Command, name: &str) -> Result<Ended> {
             None
         }
     };
-    Ok(Ended { outcome, output, status })
+    Ok(Ended { outcome, output, left_out, status })
 }
 
 /// Waits until it has ended and all that it wrote is read.
@@ -73,11 +77,18 @@ async fn to_end(child: &mut Child, reading: impl Future<Output = Result<()>>) ->
 }
 
 /// Keeps what is written and reads the results in it.
-async fn read(reader: PipeReader, outcome: &mut Outcome, output: &mut Output) -> Result<()> {
+async fn read(
+    reader: PipeReader,
+    outcome: &mut Outcome,
+    output: &mut Output,
+    left_out: &mut Vec<String>,
+) -> Result<()> {
     let mut lines = lines(reader);
     while let Some(line) = lines.recv().await {
         let line = line.context("reading what it says")?;
-        outcome.read(&String::from_utf8_lossy(&line));
+        let text = String::from_utf8_lossy(&line);
+        outcome.read(&text);
+        left_out.extend(text.strip_prefix(LEFT_OUT).map(|what| what.trim_end().to_owned()));
         output.add(&line);
     }
     Ok(())

@@ -48,6 +48,7 @@ pub async fn run(binary: &Path, at_once: usize, jobs: Vec<Job>, counts: &mut Cou
             );
             ended.output.show()?;
             counts.take(&job.name, ended.outcome, failure);
+            counts.leave_out(ended.left_out);
             times.took(&job.name, took);
         }
     }
@@ -119,6 +120,15 @@ mod tests {
         let (counts, well) = ran(folder, 1, vec![of("short"), of("long"), of("unknown")], &mut times).await;
         assert_eq!((counts.passed, well), (3, true));
         assert_eq!(std::fs::read_to_string(folder.join("order")).unwrap(), "unknown\nlong\nshort\n");
+    }
+
+    #[tokio::test]
+    async fn what_tests_left_out_is_kept_once_however_many_say_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let jobs = ["a", "b"].map(|name| job(folder, name, "echo 'left out: 3 of 4 widths'")).into();
+        let (counts, well) = ran(folder, 1, jobs, &mut Times::read(folder)).await;
+        assert_eq!((counts.left_out, well), (vec!["3 of 4 widths".to_owned()], true));
     }
 
     #[tokio::test]

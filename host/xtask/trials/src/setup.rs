@@ -34,6 +34,8 @@ pub async fn for_tests() -> Result<()> {
     program("prometheus", "prometheus")?;
     // The worker of examples/worker-python.
     program("python3", "python3")?;
+    // Signs the checksums of what is given away, and verifies them.
+    program("ssh-keygen", "openssh-client")?;
     if cfg!(target_os = "linux") {
         // Holds up the syncs of a host.
         program("strace", "strace")?;

@@ -29,7 +29,8 @@ pub struct Check {
 /// Checks it as `serve` would.
 pub(super) async fn run(args: &Check, format: Format, term: &mut Term) -> Result<(), CliError> {
     let config = setup::configuration(&args.config, Vec::new(), term)?;
-    compose::encryption(&config)?;
+    let encryption = compose::encryption(&config)?;
+    compose::oidc(&config, config.server.listen, &encryption, term)?;
     let mut warnings = config.warnings.clone();
     if !args.no_plugins {
         warnings.extend(load_plugins(&config, term).await?);

@@ -32,7 +32,7 @@ pub enum Config {
 pub(super) async fn run(command: &Config, global: &Global, term: &mut Term) -> Result<(), CliError> {
     match command {
         Config::Check(args) => check::run(args, global.format(), term).await,
-        Config::Show(args) => show::run(args, global.format(), term),
+        Config::Show(args) => show::run(args, global, term).await,
         Config::Path(args) => path::run(args, global.format(), term),
         Config::Diff(args) => diff::run(args, &mut Context::new(global, term)?).await,
         Config::Reload(args) => reload::run(args, &mut Context::new(global, term)?).await,

@@ -28,15 +28,21 @@ const VIEW: View<'_> = View {
         whole("SETTING", |item| text(item, "key")),
         prose("IN FORCE", |item| value(item, "from")),
         prose("READ NOW", |item| value(item, "to")),
-        column("COUNTS", |item| match text(item, "effect").as_str() {
-            "now" => "at once".to_owned(),
-            "refused" => "not at all".to_owned(),
-            _ => "after a restart".to_owned(),
-        }),
+        column("COUNTS", counts),
     ],
     id: |item| text(item, "key"),
     none: "nothing differs",
 };
+
+/// When another value of a setting counts.
+pub(super) fn counts(item: &Value) -> String {
+    let words = match text(item, "effect").as_str() {
+        "now" => "at once",
+        "refused" => "not at all",
+        _ => "after a restart",
+    };
+    words.to_owned()
+}
 
 fn value(item: &Value, name: &str) -> String {
     match item.get(name) {

@@ -62,8 +62,8 @@ pub struct Set {
     /// With --filter: only those that died until this instant, RFC 3339 [default: now]
     #[arg(long, value_name = "INSTANT", requires = "filter")]
     pub before: Option<String>,
-    /// With --filter: do nothing if more than this match [default: as many as it counts before it asks]
-    #[arg(long, value_name = "N", requires = "filter")]
+    /// With --before: do nothing if more than this match [default: as many as it counts before it asks]
+    #[arg(long, value_name = "N", requires = "before")]
     pub expect_count: Option<u64>,
     /// With --filter: count all of them, not the latest 10,000 alone
     #[arg(long, requires = "filter")]

@@ -14,7 +14,7 @@ use crate::serve;
 use crate::setup::{ConfigArgs, Source};
 use crate::term::Term;
 
-/// A new token.
+/// What a new token may, and who makes it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill token create orders --role sender --tenant acme > orders.token\n  \

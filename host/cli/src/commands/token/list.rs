@@ -7,7 +7,7 @@ use crate::commands::{Context, lists};
 use crate::exit::CliError;
 use crate::output::{self, View, column, instant, less, moment, plain, prose, text, whole};
 
-/// All of them.
+/// Takes nothing: all of them are listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     waybill token list\n  \

@@ -96,7 +96,7 @@ fn tls(mut section: Section<'_, '_>, file: &Path) -> Option<TlsSettings> {
     Some(TlsSettings { cert: place(file, cert?), key: key? })
 }
 
-fn place(file: &Path, set: Set<String>) -> PathBuf {
+pub(super) fn place(file: &Path, set: Set<String>) -> PathBuf {
     match set {
         Set { value, origin: Origin::File { .. } } => beside(file, &value),
         Set { value, .. } => value.into(),

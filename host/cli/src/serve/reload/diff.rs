@@ -233,6 +233,11 @@ mod tests {
         assert_eq!(effects(&[], &tokens(&["a"])), [Effect::Now]);
         let asks = |required: bool| shown(&[("auth.required", json!(required))]);
         assert_eq!(effects(&asks(true), &asks(false)), [Effect::Restart]);
+        // They do so where people sign in at a provider, which comes and goes with a restart.
+        let provider = shown(&[("auth.oidc.issuer", json!("https://login.example"))]);
+        let both = [provider.clone(), tokens(&["a"])].concat();
+        assert_eq!(effects(&both, &provider), [Effect::Now]);
+        assert_eq!(effects(&both, &tokens(&["a"])), [Effect::Restart]);
     }
 
     #[test]

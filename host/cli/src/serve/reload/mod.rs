@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use serde_json::json;
 use tokio::sync::Mutex;
 use waybill_api::configuration::{ConfigurationService, Effect, ReloadRefused, Reloaded, SettingView};
@@ -84,12 +85,15 @@ pub struct Reloader {
     host: Host,
     /// What is in force. Held while it is changed: one reload at a time.
     running: Arc<Mutex<Config>>,
+    /// The same as it is shown. A look at it waits for no reload.
+    settings: Arc<RwLock<Vec<SettingView>>>,
 }
 
 impl Reloader {
     /// Over a host that runs with this configuration.
     pub fn new(host: Host, running: Config) -> Self {
-        Self { host, running: Arc::new(Mutex::new(running)) }
+        let settings = Arc::new(RwLock::new(in_force(&running.shown)));
+        Self { host, running: Arc::new(Mutex::new(running)), settings }
     }
 
     /// Reads the configuration again and logs what came of it. The answer is whether it was refused for something that passes: then the
@@ -217,6 +221,7 @@ impl Reloader {
             reloaded.warnings.push(format!("[events]: {goes_on} ({error})"));
         }
         next.shown = still_pending(&running.shown, std::mem::take(&mut next.shown));
+        *self.settings.write() = in_force(&next.shown);
         *running = next;
         Ok(reloaded)
     }
@@ -273,21 +278,22 @@ impl ConfigurationService for Reloader {
         work.await.unwrap_or_else(|ended| Err(refused(Code::UNKNOWN_INTERNAL, ended.to_string(), true)))
     }
 
-    async fn settings(&self) -> Vec<SettingView> {
-        let running = self.running.lock().await;
-        let mut settings: Vec<SettingView> = running.shown.iter().map(in_force).collect();
-        settings.sort_by(|one, other| one.key.cmp(&other.key));
-        settings
+    fn settings(&self) -> Vec<SettingView> {
+        self.settings.read().clone()
     }
 }
 
-fn in_force(shown: &Shown) -> SettingView {
-    SettingView {
+/// Settings in force as they are shown, by key.
+fn in_force(shown: &[Shown]) -> Vec<SettingView> {
+    let view = |shown: &Shown| SettingView {
         key: shown.path.clone(),
         value: shown.value.clone(),
         origin: shown.origin.to_string(),
         effect: diff::effect(&shown.path, true),
-    }
+    };
+    let mut settings: Vec<SettingView> = shown.iter().map(view).collect();
+    settings.sort_by(|one, other| one.key.cmp(&other.key));
+    settings
 }
 
 fn now() -> UnixMillis {

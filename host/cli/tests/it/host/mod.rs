@@ -177,6 +177,7 @@ fn parts(memory: &InMemoryHost, auth: Option<Tokens>) -> Parts {
         auth,
         encryption: Encryption::None,
         ui: None,
+        oidc: None,
         limits: Limits::default(),
         metrics: None,
         tracer: None,

@@ -7,6 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
+use crate::glob::Glob;
 use crate::suggest::nearest;
 use crate::time::UnixMillis;
 
@@ -87,7 +88,30 @@ fn names(fields: &str) -> impl Iterator<Item = &str> {
 
 /// Reads conditions. `fields` says what may be written, for messages; ages count back from `now`.
 pub fn conditions(text: &str, fields: &str, now: UnixMillis) -> Result<Vec<Condition>, FilterError> {
-    split(text)?.into_iter().map(|text| condition(text, fields, now)).collect()
+    split(text)?.into_iter().map(|(text, _)| condition(text, fields, now)).collect()
+}
+
+/// Conditions of a filter that are tried one by one.
+const TRIED_MAX: usize = 32;
+
+/// The conditions of a filter that can be read, as they were typed, and why not all can be. Where a quote isn't closed, none can.
+pub fn readable<T>(text: &str, read: impl Fn(&str) -> Result<T, FilterError>) -> (String, Option<FilterError>) {
+    let Err(error) = read(text) else { return (text.to_owned(), None) };
+    let mut kept = String::new();
+    for (_, typed) in split(text).unwrap_or_default().into_iter().take(TRIED_MAX) {
+        let longer = if kept.is_empty() { typed.to_owned() } else { format!("{kept} {typed}") };
+        if read(&longer).is_ok() {
+            kept = longer;
+        }
+    }
+    (kept, Some(error))
+}
+
+/// The tenant that a filter names, of whatever list it is: all write that alike. None where it names none, or can't be read.
+pub fn tenant_in(text: &str) -> Option<Glob> {
+    let read = conditions(text, "", UnixMillis(0)).ok()?;
+    let named = read.into_iter().find(|condition| condition.field == "tenant")?;
+    Some(Glob::new(named.value))
 }
 
 fn condition(text: String, fields: &str, now: UnixMillis) -> Result<Condition, FilterError> {
@@ -150,24 +174,27 @@ const NUMBERS: [&str; 2] = ["replayed", "replays"];
 const SIGNS: [char; 3] = ['=', '>', '<'];
 
 /// Splits at spaces outside quotes; quotes are dropped. One opens at the beginning of a condition or of a value and ends at the same
-/// mark; between them a backslash takes its special meaning from a mark or a backslash.
-fn split(text: &str) -> Result<Vec<String>, FilterError> {
+/// mark; between them a backslash takes its special meaning from a mark or a backslash. Each comes with itself as it was typed.
+fn split(text: &str) -> Result<Vec<(String, &str)>, FilterError> {
     let mut conditions = Vec::new();
     let mut current = String::new();
+    let mut from = 0;
     let mut quote = None;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
         match (letter, quote) {
             (end, Some(begin)) if end == begin => quote = None,
             ('\\', Some(mark)) => {
-                current.push(letters.next_if(|next| *next == mark || *next == '\\').unwrap_or('\\'));
+                let meant = letters.next_if(|(_, next)| *next == mark || *next == '\\');
+                current.push(meant.map_or('\\', |(_, next)| next));
             }
             (letter, Some(_)) => current.push(letter),
             ('"' | '\'', None) if may_open(&current) => quote = Some(letter),
             (space, None) if space.is_whitespace() => {
                 if !current.is_empty() {
-                    conditions.push(std::mem::take(&mut current));
+                    conditions.push((std::mem::take(&mut current), text.get(from..at).unwrap_or_default()));
                 }
+                from = at + space.len_utf8();
             }
             (letter, None) => current.push(letter),
         }
@@ -177,7 +204,7 @@ fn split(text: &str) -> Result<Vec<String>, FilterError> {
         return Err(FilterError { condition: text.to_owned(), cause });
     }
     if !current.is_empty() {
-        conditions.push(current);
+        conditions.push((current, text.get(from..).unwrap_or_default()));
     }
     Ok(conditions)
 }

@@ -18,7 +18,7 @@ mod takes;
 mod tests;
 mod texts;
 
-pub use conditions::{Condition, FilterError, INSTANTS, conditions, instant};
+pub use conditions::{Condition, FilterError, INSTANTS, conditions, instant, readable, tenant_in};
 pub use contents::{ContentField, Contents, Held};
 pub use replays::Replays;
 pub use texts::{ErrorGlob, TopicGlob, signature};

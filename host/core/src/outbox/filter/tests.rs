@@ -226,6 +226,23 @@ fn a_quote_holds_spaces_and_an_apostrophe_within_a_word_is_one() {
     }
 }
 
+#[test]
+fn what_can_be_read_of_a_filter_stays_as_it_was_typed() {
+    let read = |text: &str| readable(text, |text| Filter::parse(text, UnixMillis(0)));
+    assert_eq!(read("key=\"a b\" age>1h"), ("key=\"a b\" age>1h".to_owned(), None));
+    for (text, kept, says) in [
+        ("tenant=acme agee>1h  key=\"a 'b' c\"", "tenant=acme key=\"a 'b' c\"", "did you mean \"age\"?"),
+        ("colour=red", "", "there is no field"),
+        ("key=a key=b topic=x", "key=a topic=x", "stands twice"),
+        ("topic=x key=\"a b", "", "a quote isn't closed"),
+    ] {
+        let (left, error) = read(text);
+        assert_eq!(left, kept, "{text}");
+        let error = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
 fn message(topic: &str) -> Arc<Message> {
     let new = NewMessage { topic: topic.to_owned(), ..NewMessage::default() };
     new.check(UnixMillis(0), 0).unwrap().message
@@ -402,4 +419,14 @@ fn a_field_that_takes_one_value_stands_once() {
     assert!(
         Filter::parse("since=2026-01-01 since=2026-01-02 correlation_id=a* correlation_id=*b", UnixMillis(0)).is_ok()
     );
+}
+
+#[test]
+fn every_list_names_its_tenant_alike() {
+    let named = |text: &str| tenant_in(text).map(|glob| glob.as_str().to_owned());
+    assert_eq!(named("definition=order tenant=acme age>1h").as_deref(), Some("acme"));
+    assert_eq!(named("colour=red tenant=\"a*\"").as_deref(), Some("a*"));
+    for text in ["", "key=tenant", "tenant=", "tenant=acme age>soon"] {
+        assert_eq!(named(text), None, "{text}");
+    }
 }

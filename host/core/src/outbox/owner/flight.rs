@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::commands::QueuedCommand;
 use super::next_commit::{PassEnd, Ticket, WaitingRequest};
 use crate::ids::{MessageId, Seq, Tenant};
+use crate::message::Message;
 use crate::outbox::records::{DeadLetter, Parked, Scheduled, Segment, ShardRecord};
 use crate::time::Monotonic;
 
@@ -20,6 +21,10 @@ pub(super) struct InFlight {
     /// Claimed parked messages that are given back.
     pub parked_released: Vec<Seq>,
     pub expired: usize,
+    /// Messages that it takes into the outbox.
+    pub begun: Vec<Arc<Message>>,
+    /// Messages that it makes dead letters of.
+    pub died: Vec<Arc<DeadLetter>>,
     /// New segments; true = bring to memory.
     pub new_segments: Vec<(Arc<Segment>, bool)>,
     /// Rewritten segments (evicted, or a message cancelled).

@@ -4,6 +4,7 @@ use super::Owner;
 use super::inspect::WhyWaiting;
 use super::keys::KeyQueue;
 use crate::ids::{KeyHash, MessageId, Seq};
+use crate::outbox::records::DeadLetter;
 use crate::time::{Now, UnixMillis};
 
 /// Neighbours told on each side: what a person looks at.
@@ -27,7 +28,7 @@ pub struct Neighbours {
     pub before: Vec<Neighbour>,
     /// How many more in memory do.
     pub further_before: usize,
-    /// Those behind it, the nearest first.
+    /// Those behind it, the nearest first. Dead letters that hold the key are among them, too.
     pub behind: Vec<Neighbour>,
     /// How many more in memory are.
     pub further_behind: usize,
@@ -39,26 +40,25 @@ impl Owner {
         let seqs = self.keys.get(key).map(KeyQueue::seqs).unwrap_or_default();
         let (before, rest) = seqs.split_at(seqs.partition_point(|seq| *seq < of));
         let behind = rest.strip_prefix(&[of]).unwrap_or(rest);
-        let dead = self.keys.held_by(key).filter(|dead| dead.place.seq() < of);
-        let dead = dead.map(|dead| Neighbour {
-            id: dead.message.id.clone(),
-            seq: dead.place.seq(),
-            created_at: dead.message.created_at,
-            attempts: dead.attempts,
-            why: None,
-        });
         // Each list is in order; of both the nearest are wanted.
+        let held_before = self.keys.held_by(key).filter(|dead| dead.place.seq() < of);
         let flowing = before.iter().rev().take(NEIGHBOURS_MAX).filter_map(|seq| self.neighbour(*seq, now));
-        let mut nearest: Vec<Neighbour> = dead.rev().take(NEIGHBOURS_MAX).chain(flowing).collect();
+        let mut nearest: Vec<Neighbour> = held_before.rev().take(NEIGHBOURS_MAX).map(holder).chain(flowing).collect();
         nearest.sort_by_key(|neighbour| neighbour.seq);
         let over = nearest.len().saturating_sub(NEIGHBOURS_MAX);
         nearest.drain(..over);
-        let holding = self.keys.held_by(key).filter(|dead| dead.place.seq() < of).count();
+        let held_behind = self.keys.held_by(key).filter(|dead| dead.place.seq() > of);
+        let flowing = behind.iter().take(NEIGHBOURS_MAX).filter_map(|seq| self.neighbour(*seq, now));
+        let mut next: Vec<Neighbour> = held_behind.take(NEIGHBOURS_MAX).map(holder).chain(flowing).collect();
+        next.sort_by_key(|neighbour| neighbour.seq);
+        next.truncate(NEIGHBOURS_MAX);
+        let all_before = before.len() + self.keys.held_by(key).filter(|dead| dead.place.seq() < of).count();
+        let all_behind = behind.len() + self.keys.held_by(key).filter(|dead| dead.place.seq() > of).count();
         Neighbours {
-            further_before: (before.len() + holding).saturating_sub(nearest.len()),
+            further_before: all_before.saturating_sub(nearest.len()),
             before: nearest,
-            behind: behind.iter().take(NEIGHBOURS_MAX).filter_map(|seq| self.neighbour(*seq, now)).collect(),
-            further_behind: behind.len().saturating_sub(NEIGHBOURS_MAX),
+            further_behind: all_behind.saturating_sub(next.len()),
+            behind: next,
         }
     }
 
@@ -71,5 +71,16 @@ impl Owner {
             attempts: slot.attempts,
             why: self.why_waiting(seq, now),
         })
+    }
+}
+
+/// A dead letter that holds the key.
+fn holder(dead: &DeadLetter) -> Neighbour {
+    Neighbour {
+        id: dead.message.id.clone(),
+        seq: dead.place.seq(),
+        created_at: dead.message.created_at,
+        attempts: dead.attempts,
+        why: None,
     }
 }

@@ -1,12 +1,15 @@
 //! The fate of a commit: applied, not applied, unknown, or the shard is lost.
 
+use std::sync::Arc;
+
 use super::commands::CommandId;
 use super::flight::{Flight, InFlight};
 use super::settle::Verdict;
 use super::slots::SlotState;
 use super::{Owner, Rule, Ticket};
 use crate::ids::{KeyHash, MessageId, Seq};
-use crate::outbox::records::ShardRecord;
+use crate::message::Message;
+use crate::outbox::records::{DeadLetter, ShardRecord};
 use crate::port::store::{OwnerCommit, StoreError};
 use crate::time::Now;
 
@@ -21,6 +24,10 @@ pub struct Applied {
     pub settled: Vec<Seq>,
     /// Messages whose `expires_at` passed before they could be sent.
     pub expired: usize,
+    /// Messages that are in the outbox now, whatever way they came.
+    pub begun: Vec<Arc<Message>>,
+    /// Messages that are dead letters now, whatever they died of.
+    pub died: Vec<Arc<DeadLetter>>,
 }
 
 /// What follows from reading the shard record after a failed commit.
@@ -124,6 +131,8 @@ impl Owner {
         let mut applied = Applied {
             settled: flight.settled.iter().map(|(seq, _)| *seq).collect(),
             expired: flight.expired,
+            begun: flight.begun,
+            died: flight.died,
             ..Applied::default()
         };
         let opened: Vec<Seq> =

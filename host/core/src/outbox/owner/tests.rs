@@ -389,26 +389,47 @@ fn neighbours_of_a_key_are_the_nearest_on_each_side() {
     assert_eq!(owner.neighbours(other, rows[3].place.seq(), now()), Neighbours::default());
 }
 
+/// An owner of these rows, and of dead letters that hold their key.
+fn owner_with_held(rows: Vec<Arc<Parked>>, dead: &[&Arc<Parked>]) -> Owner {
+    let letter = |row: &&Arc<Parked>| {
+        Arc::new(DeadLetter {
+            place: row.place,
+            message: Arc::clone(&row.message),
+            attempts: 3,
+            suspect: 0,
+            code: "T.NO".to_owned(),
+            reason: "no".to_owned(),
+            died_at: WALL,
+            holds_key: true,
+            state: DeadState::Dead,
+            history: Vec::new(),
+        })
+    };
+    let record = ShardRecord { token: 1, beat: 1, ..ShardRecord::default() };
+    let adopted = Adopted { record, parked: rows, held: dead.iter().map(letter).collect() };
+    let config = OwnerConfig { dead_holds_key: true, ..config() };
+    Owner::new(config, adopted, Monotonic(Duration::ZERO), now())
+}
+
+#[test]
+fn dead_letters_that_hold_a_key_are_behind_a_message_too() {
+    let (mut rows, key) = of_one_key(9);
+    let (last, dead) = (rows.remove(8), rows.remove(2));
+    let owner = owner_with_held(rows.clone(), &[&dead, &last]);
+    let near = owner.neighbours(key, rows[0].place.seq(), now());
+    let behind: Vec<_> = near.behind.iter().map(|one| (one.id.clone(), one.why.is_none())).collect();
+    let mut wanted: Vec<_> = rows[1..5].iter().map(|row| (row.message.id.clone(), false)).collect();
+    wanted.insert(1, (dead.message.id.clone(), true));
+    assert_eq!((behind, near.further_behind), (wanted, 3));
+    let of_dead = owner.neighbours(key, dead.place.seq(), now());
+    assert_eq!((of_dead.before.len(), of_dead.behind.len(), of_dead.further_behind), (2, 5, 1));
+}
+
 #[test]
 fn a_dead_letter_that_holds_a_key_is_before_all_behind_it() {
     let (mut rows, key) = of_one_key(8);
     let first = rows.remove(0);
-    let dead = Arc::new(DeadLetter {
-        place: first.place,
-        message: Arc::clone(&first.message),
-        attempts: 3,
-        suspect: 0,
-        code: "T.NO".to_owned(),
-        reason: "no".to_owned(),
-        died_at: WALL,
-        holds_key: true,
-        state: DeadState::Dead,
-        history: Vec::new(),
-    });
-    let record = ShardRecord { token: 1, beat: 1, ..ShardRecord::default() };
-    let adopted = Adopted { record, parked: rows.clone(), held: vec![dead] };
-    let config = OwnerConfig { dead_holds_key: true, ..config() };
-    let owner = Owner::new(config, adopted, Monotonic(Duration::ZERO), now());
+    let owner = owner_with_held(rows.clone(), &[&first]);
     let near = owner.neighbours(key, rows[1].place.seq(), now());
     let before: Vec<_> = near.before.iter().map(|one| (one.id.clone(), one.why.is_none())).collect();
     assert_eq!(before, [(first.message.id.clone(), true), (rows[0].message.id.clone(), false)]);

@@ -117,6 +117,7 @@ impl SagaShard {
             running_bytes: self.weight as u64,
             paused: trees().filter(|tree| tree.paused.is_some() && tree.stuck().is_none()).count() as u64,
             stuck: trees().filter(|tree| tree.stuck().is_some()).count() as u64,
+            approvals: trees().filter(|tree| tree.asks()).count() as u64,
             timers: self.timers.len() as u64,
             uncommitted: self.waiting.entries.len() as u64,
         }

@@ -93,6 +93,15 @@ impl Tree {
         }
     }
 
+    /// Whether it waits for a person's decision before anything else: its row says so, too.
+    pub fn asks(&self) -> bool {
+        if self.is_ended() || self.needs_operator() {
+            return false;
+        }
+        let waits = self.open_steps().filter_map(|(_, _, step)| step.wait.as_ref());
+        matches!(waits.min_by_key(|wait| rank(wait)), Some(StepWait::For(Wait::Approval)))
+    }
+
     /// Why it went back, is held or is stuck.
     fn failure(&self) -> Option<&crate::saga::event::Failure> {
         let stuck = self.stuck().and_then(|number| self.saga(number)).and_then(|saga| {

@@ -16,7 +16,7 @@ use waybill_core::new_message::NewMessage;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::DeadState;
 use waybill_core::port::inbox_store::InboxFilter;
-use waybill_core::port::query::Page;
+use waybill_core::port::query::ReadPage;
 use waybill_core::port::service::ServiceError;
 use waybill_core::port::store::StoreError;
 use waybill_core::time::UnixMillis;
@@ -43,13 +43,13 @@ impl Inbox {
         filter: &Filter,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<Page<DeadOf>, StoreError> {
+    ) -> Result<ReadPage<DeadOf>, StoreError> {
         let mut page = self.store().inbox_dead(&exact(filter), cursor, limit).await?;
         page.items.retain(|(shard, dead)| filter.takes_dead_inbox(*shard, dead));
         Ok(page)
     }
 
-    /// Calls `each` with every one that matches, of the first `most`.
+    /// Calls `each` with every one that matches, of the first `most` that are read, a page more or less. True = there are no others.
     pub async fn each_dead(
         &self,
         filter: &Filter,
@@ -59,7 +59,7 @@ impl Inbox {
         let (mut cursor, mut read) = (None::<String>, 0);
         loop {
             let page = self.store().inbox_dead(&exact(filter), cursor.as_deref(), WALK_PAGE).await?;
-            read += page.items.len();
+            read += page.reads;
             let matching = page.items.iter().filter(|(shard, dead)| filter.takes_dead_inbox(*shard, dead));
             matching.for_each(|(shard, dead)| each(*shard, dead));
             cursor = page.next_cursor;

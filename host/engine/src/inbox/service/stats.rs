@@ -115,7 +115,7 @@ impl Inbox {
         let (mut cursor, mut read) = (None::<String>, 0);
         loop {
             let page = self.store().inbox_dead(&InboxFilter::default(), cursor.as_deref(), WALK_PAGE).await?;
-            read += page.items.len();
+            read += page.reads;
             for (_, dead) in page.items {
                 *counts.entry(dead.consumer.clone()).or_default() += 1;
             }

@@ -22,6 +22,8 @@ use crate::inbox::config::{ConsumerConfig, InboundConfig};
 
 /// Rows read of the store for one page at most: a filter that takes few of many answers a page that isn't full.
 const READS_MAX: usize = 5_000;
+/// Rows that asking the store for a page counts as at least.
+const PAGE_COST: usize = 50;
 
 impl Inbox {
     pub(super) async fn list_stored(
@@ -39,7 +41,8 @@ impl Inbox {
                 StoredOrder::Place => self.store().inbox_list(&exact, cursor.as_deref(), room).await?,
                 StoredOrder::Newest => self.store().inbox_newest(&exact, cursor.as_deref(), room).await?,
             };
-            read += page.items.len();
+            // A page costs, however few rows it has.
+            read += page.reads.max(PAGE_COST);
             cursor = page.next_cursor;
             for (shard, row) in page.items {
                 if !filter.takes(shard, &row) {

@@ -245,6 +245,7 @@ impl SagaService for Sagas {
             all.running_bytes += stats.running_bytes;
             all.paused += stats.paused;
             all.stuck += stats.stuck;
+            all.approvals += stats.approvals;
             all.timers += stats.timers;
             all.uncommitted += stats.uncommitted;
         }

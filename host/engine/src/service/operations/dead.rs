@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use waybill_core::glob::Glob;
 use waybill_core::inbox::place::InboxPlace;
+use waybill_core::outbox::dead_groups::DeadCause;
 use waybill_core::outbox::filter::Filter;
 use waybill_core::outbox::records::{DeadLetter, DeadState};
 use waybill_core::port::dead::DeadKind;
@@ -80,12 +81,14 @@ impl DeadLetters {
     }
 
     async fn act_on_message(&self, outbox: &Outbox, dead: &DeadLetter) -> Result<Outcome, ServiceError> {
+        // One that was put back and died again since its page was read isn't what the operation is about.
+        let (place, died_at) = (dead.place, Some(dead.died_at));
         let command = match self.act {
             DeadAct::Replay => {
-                OperatorCommand::Replay { place: dead.place, quarantined_too: false, by: Some(Arc::clone(&self.id)) }
+                OperatorCommand::Replay { place, died_at, quarantined_too: false, by: Some(Arc::clone(&self.id)) }
             }
-            DeadAct::Quarantine => OperatorCommand::Quarantine { place: dead.place, note: self.reason.clone() },
-            DeadAct::Purge => OperatorCommand::Purge { place: dead.place },
+            DeadAct::Quarantine => OperatorCommand::Quarantine { place, died_at, note: self.reason.clone() },
+            DeadAct::Purge => OperatorCommand::Purge { place, died_at },
         };
         match outbox.shard(dead.place.shard)?.command(command).await {
             Ok(()) => {
@@ -216,10 +219,21 @@ impl Task for DeadLetters {
     fn id(named: &NamedDead) -> &str {
         &named.id
     }
+    fn identity(named: &NamedDead) -> String {
+        match &named.dead {
+            Dead::Message(dead) => format!("message {} {}", dead.message.tenant, named.id),
+            Dead::Saga(dead) => format!("saga {} {}", dead.key.tenant, named.id),
+            // A place is one of all tenants.
+            Dead::Inbox(..) | Dead::Event(_) => named.id.clone(),
+        }
+    }
     fn since(named: &NamedDead) -> UnixMillis {
         named.dead.died_at()
     }
     fn cursor_behind(_: Option<&str>, _: &NamedDead) -> Result<Option<String>, ServiceError> {
         Ok(None)
+    }
+    fn cause(named: &NamedDead) -> Option<DeadCause> {
+        Some(named.dead.cause())
     }
 }

@@ -80,6 +80,9 @@ impl Task for WaitingMessages {
     fn id(message: &MessageView) -> &str {
         &message.id
     }
+    fn identity(message: &MessageView) -> String {
+        format!("{} {}", message.tenant, message.id)
+    }
     fn since(message: &MessageView) -> UnixMillis {
         message.created_at.0
     }

@@ -7,10 +7,12 @@
 //! | `task` | what one does, and to what |
 //! | `dead` | on dead letters: in key order, so each key keeps its order, then on stuck sagas |
 //! | `messages` | on messages that wait, taken back or moved to another instant |
+//! | `latest` | which replay put something of a group of dead letters back last |
 //! | `trial` | what a replay tries before the rest |
 //! | `sagas` | on sagas that haven't ended, newest start first, each once |
 
 mod dead;
+mod latest;
 mod messages;
 mod run;
 mod sagas;
@@ -27,6 +29,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
+use waybill_api::dead_letters::DeadGroupView;
 use waybill_api::operations::OperationService;
 use waybill_core::fates::{Fates, Trial};
 use waybill_core::ids::Tenant;
@@ -90,6 +93,7 @@ impl OperationService for Outbox {
             refusals: Vec::new(),
             fates: Fates::default(),
             not_followed: 0,
+            causes: Vec::new(),
             cursor: None,
             error: None,
             created_at: now,
@@ -143,6 +147,14 @@ impl OperationService for Outbox {
 
     async fn operations(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Operation>, ServiceError> {
         Ok(self.context.stores.transact.operations(tenant, limit).await?)
+    }
+
+    async fn with_last_replays(
+        &self,
+        tenant: Option<&Tenant>,
+        groups: Vec<DeadGroupView>,
+    ) -> Result<Vec<DeadGroupView>, ServiceError> {
+        latest::with_last_replays(self, tenant, groups).await
     }
 
     async fn cancel_operation(&self, id: &str, actor: &str) -> Result<Operation, ServiceError> {

@@ -1,5 +1,6 @@
 //! The task that works on all operations.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +14,9 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::port::tasks::Tasks;
 use waybill_core::port::transact::{Operation, OperationState};
 
-use super::Outbox;
 use super::task::{Outcome, Task, Work};
-use super::trial;
+use super::trial::{self, Waited};
+use super::{Outbox, REPLAY};
 
 /// Pause while a shard has no room or the store makes trouble.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
@@ -161,10 +162,15 @@ async fn each<T: Task>(
     if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
         return Ok(end);
     }
-    loop {
+    // Those of this page that can't be acted on: quarantined letters stay in it, and are counted once when it is read again.
+    let mut refused = BTreeSet::<String>::new();
+    'pages: loop {
         let read_from = progress.operation.cursor.clone();
         let page = task.page(outbox, read_from.as_deref()).await?;
         for item in &page.items {
+            if refused.contains(&T::identity(item)) {
+                continue;
+            }
             // What comes to match while the operation runs isn't taken: what dies again, for instance. What is later than it is
             // now is from before the clock was set back, and is taken.
             if T::since(item) > progress.operation.created_at && T::since(item) <= outbox.now() {
@@ -180,20 +186,31 @@ async fn each<T: Task>(
             let Some(outcome) = act(task, progress, item, stop).await? else {
                 return Ok(Some(OperationState::Cancelled));
             };
+            if matches!(outcome, Outcome::Refused { .. }) {
+                refused.insert(T::identity(item));
+            }
+            let is_put_back = progress.operation.kind == REPLAY && outcome.is_done();
             count(&mut progress.operation, T::id(item), outcome);
+            if is_put_back && let Some(cause) = T::cause(item) {
+                progress.operation.put_back_of(cause);
+            }
             if let Some(behind) = T::cursor_behind(read_from.as_deref(), item)? {
                 progress.operation.cursor = Some(behind);
             }
             progress.note_now_and_then().await?;
-            if let ControlFlow::Break(end) = trial::checkpoint(progress, stop, false).await? {
-                return Ok(end);
+            match trial::checkpoint(progress, stop, false).await? {
+                ControlFlow::Break(end) => return Ok(end),
+                // Others may have acted on the rest of the page meanwhile.
+                ControlFlow::Continue(Waited(true)) => continue 'pages,
+                ControlFlow::Continue(Waited(false)) => {}
             }
         }
+        refused.clear();
         progress.operation.cursor = page.next_cursor;
         if progress.operation.cursor.is_none() {
             return match trial::checkpoint(progress, stop, true).await? {
                 ControlFlow::Break(end) => Ok(end),
-                ControlFlow::Continue(()) => Ok(Some(OperationState::Done)),
+                ControlFlow::Continue(_) => Ok(Some(OperationState::Done)),
             };
         }
     }

@@ -104,6 +104,9 @@ impl Task for OpenSagas {
     fn id(saga: &SagaSummary) -> &str {
         saga.key.id.as_str()
     }
+    fn identity(saga: &SagaSummary) -> String {
+        format!("{} {}", saga.key.tenant, saga.key.id)
+    }
     fn since(saga: &SagaSummary) -> UnixMillis {
         saga.started_at
     }

@@ -1,6 +1,7 @@
 //! What an operation does, and to what.
 
 use waybill_core::code::Code;
+use waybill_core::outbox::dead_groups::DeadCause;
 use waybill_core::port::missing::Missing;
 use waybill_core::port::query::{Counted, Page};
 use waybill_core::port::saga::{ActedBy, SagaAct};
@@ -27,11 +28,17 @@ pub(super) trait Task {
     /// Acts on one. An error means that the whole operation has to wait.
     async fn act(&self, outbox: &Outbox, item: &Self::Item) -> Result<Outcome, ServiceError>;
     fn id(item: &Self::Item) -> &str;
+    /// What no other one has: ids are those of a tenant and a kind.
+    fn identity(item: &Self::Item) -> String;
     /// When it came to be what is acted on: what is younger than the operation isn't taken.
     fn since(item: &Self::Item) -> UnixMillis;
     /// Where the operation goes on behind an item of the page that was read from `cursor`. None = at the page's beginning: what
     /// is done is gone from there.
     fn cursor_behind(cursor: Option<&str>, item: &Self::Item) -> Result<Option<String>, ServiceError>;
+    /// Of a dead letter: its group.
+    fn cause(_: &Self::Item) -> Option<DeadCause> {
+        None
+    }
 }
 
 /// What became of one.
@@ -53,6 +60,11 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// Whether it was done to this one now.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done | Self::Delivered | Self::NotFollowed)
+    }
+
     /// What of the store's troubles isn't the caller's business goes to the log alone.
     pub fn refused(error: &ServiceError) -> Self {
         let code = error.code();

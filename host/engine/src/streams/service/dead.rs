@@ -49,24 +49,29 @@ impl Streams {
         Ok(Page { items, next_cursor })
     }
 
-    /// Calls `each` with every one that matches, of the first `most`.
+    /// Calls `each` with every one that matches, of the first `most`. True = there are no others.
     pub async fn each_dead(
         &self,
         filter: &Filter,
         most: usize,
         mut each: impl FnMut(&StoredDead) + Send,
     ) -> Result<bool, ServiceError> {
-        let (mut behind, mut read) = (None, 0);
-        while read < most {
-            let page = self.store().stream_dead(behind, DEAD_PAGE).await?;
-            read += page.len();
-            page.iter().filter(|letter| filter.takes_dead_event(letter)).for_each(|letter| each(letter));
-            behind = page.last().filter(|_| page.len() == DEAD_PAGE).map(|letter| letter.place);
-            if behind.is_none() {
+        let (mut behind, mut left) = (None, most);
+        loop {
+            // One more than may be counted tells whether there are others.
+            let limit = DEAD_PAGE.min(left.saturating_add(1));
+            let page = self.store().stream_dead(behind, limit).await?;
+            let counted = page.iter().take(left);
+            counted.filter(|letter| filter.takes_dead_event(letter)).for_each(|letter| each(letter));
+            if page.len() > left {
+                return Ok(false);
+            }
+            if page.len() < limit {
                 return Ok(true);
             }
+            left -= page.len();
+            behind = page.last().map(|letter| letter.place);
         }
-        Ok(false)
     }
 
     /// The one that this names, if it is a place.

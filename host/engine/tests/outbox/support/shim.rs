@@ -312,4 +312,7 @@ impl TransactStore for Shim {
     async fn purge_audit(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
         self.inner.purge_audit(before, limit).await
     }
+    async fn purge_operations(&self, before: UnixMillis, limit: usize) -> Result<usize, StoreError> {
+        self.inner.purge_operations(before, limit).await
+    }
 }

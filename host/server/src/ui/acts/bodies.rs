@@ -91,7 +91,10 @@ pub(super) fn edit(given: &Given, original: &Original, letter: &DeadLetterView) 
     }
     if is_changed("headers") {
         let mut headers = headers(given)?;
-        headers.extend(headers_of(letter).iter().filter(|(name, _)| is_secret(name)).cloned());
+        // One that is written takes the place of the one that wasn't shown.
+        let written: Vec<String> = headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+        let is_kept = |name: &str| is_secret(name) && !written.contains(&name.to_ascii_lowercase());
+        headers.extend(headers_of(letter).iter().filter(|(name, _)| is_kept(name)).cloned());
         members.put("headers", HeadersJson(headers))?;
     }
     if is_changed("payload") {
@@ -116,7 +119,6 @@ fn headers_of(letter: &DeadLetterView) -> &[(String, String)] {
     }
 }
 
-/// A message object.
 pub(super) fn message(given: &Given) -> Result<String, Problem> {
     let mut members = Members::default();
     for name in ["topic", "key", "content_type", "not_before", "expires_at", "correlation_id", "id", "tenant"] {

@@ -41,10 +41,10 @@ use super::sign_in::may_post;
 use super::visit::{View, Visit};
 use crate::app::App;
 use crate::auth::Permission;
-use crate::body;
+use crate::body::{self, Fields};
 use crate::caller::Caller;
 use crate::edge;
-use crate::limits::{FORM_BYTES_MAX, PAGE_ROWS, WRITTEN_FORM_BYTES_MAX};
+use crate::limits::{ACT_FORM_BYTES_MAX, PAGE_ROWS};
 use crate::problem::Problem;
 use crate::routes::query::query;
 
@@ -113,17 +113,30 @@ fn instant(field: &'static str, text: &str) -> Result<Instant, Problem> {
     read.map_err(|error| Problem::invalid(error.to_string()).at(field))
 }
 
+/// What the API's routes read members of a target from. Those that are too long for an address are refused: without them a route would
+/// act on something else.
+fn inner_address(members: &[(&str, &str)]) -> Result<Uri, Problem> {
+    let address = address::with(address::PLAN, members);
+    address.parse().map_err(|_| Problem::invalid("what the address names is too long to be there").at("tenant"))
+}
+
 /// A request as the API's routes take it, with the target's tenant and kind.
-fn request(caller: &Caller, target: &Target, body: &Value) -> Request {
-    let members = [("tenant", target.tenant.as_str()), ("kind", target.kind.as_str())];
-    let mut request = Request::new(Body::from(body.to_string()));
-    if let Ok(uri) = address::with(address::PLAN, &members).parse::<Uri>() {
-        *request.uri_mut() = uri;
-    }
+fn request(caller: &Caller, target: &Target, body: String) -> Result<Request, Problem> {
+    let mut request = Request::new(Body::from(body));
+    *request.uri_mut() = inner_address(&[("tenant", &target.tenant), ("kind", &target.kind)])?;
     *request.method_mut() = http::Method::POST;
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(caller.clone());
-    request
+    Ok(request)
+}
+
+/// A request with an idempotency key, where the host demands one: a form is worked on once by itself.
+fn keyed(app: &App, mut request: Request) -> Result<Request, Problem> {
+    if app.idempotency.settings().require {
+        let key = HeaderValue::from_str(&Ulid::new().to_string()).map_err(Problem::internal)?;
+        request.headers_mut().insert("idempotency-key", key);
+    }
+    Ok(request)
 }
 
 /// The answer of a route, which is small.
@@ -131,6 +144,9 @@ async fn read(response: Response) -> Result<Value, Problem> {
     let bytes = axum::body::to_bytes(response.into_body(), crate::limits::BODY_BYTES_MAX).await;
     serde_json::from_slice(&bytes.map_err(Problem::internal)?).map_err(Problem::internal)
 }
+
+/// The member of a form that holds its key, by which a second press is the same act.
+const PRESS: &str = "press";
 
 const PLAN: View = View { place: Place::None, title: "Plan", needs: Permission::Read };
 
@@ -196,16 +212,21 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
         }
         let (parts, body) = request.into_parts();
         let headers = parts.headers.clone();
-        let bytes_max = if asked.act.is_written() { WRITTEN_FORM_BYTES_MAX } else { FORM_BYTES_MAX };
-        let given = Given(body::fields(&app, Request::from_parts(parts, body), bytes_max).await?);
+        let Fields { fields, share } = body::fields(&app, Request::from_parts(parts, body), ACT_FORM_BYTES_MAX).await?;
+        let given = Given(fields);
         let token = visit.form_token(&app).unwrap_or_default();
         may_post(&app, &headers, &visit.uri, given.text("form"), token)?;
         edge::may(&visit.caller.0, permission(asked.act.about().right))?;
-        Ok::<_, Problem>((asked, given))
+        Ok::<_, Problem>((asked, given, share))
     };
-    let (asked, given) = match sent.await {
+    // Large ones hold their share of the memory until they are answered.
+    let (asked, given, _share) = match sent.await {
         Ok(sent) => sent,
-        Err(problem) => return visit.show(&app, PLAN, async { Err(problem) }).await,
+        Err(problem) => {
+            // The cause is shown to whoever asked.
+            let view = View { needs: Permission::Any, ..PLAN };
+            return visit.show(&app, view, async { Err(problem) }).await;
+        }
     };
     if asked.act.is_written() && given.text(written::STAGE) != written::DO {
         return written::before(&app, &visit, asked, given).await;
@@ -220,11 +241,16 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
 async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<String, Problem> {
     let ui = app.ui.as_ref().ok_or_else(|| Problem::internal("there is no page"))?;
     let place = edge::place(app, &visit.caller.0)?;
-    let key = given.text("key").to_owned();
+    let key = given.text(PRESS).to_owned();
     if key.is_empty() {
-        return Err(Problem::invalid("the form has no key: open the plan anew").at("key"));
+        return Err(Problem::invalid("the form has no key: open the plan anew").at(PRESS));
     }
-    let sent = SentForm { owner: visit.form_token(app).unwrap_or_default().to_owned(), key, address: asked.address() };
+    let sent = SentForm {
+        owner: visit.form_token(app).unwrap_or_default().to_owned(),
+        key,
+        address: asked.address(),
+        sharers: edge::shares(app, &visit.caller.0),
+    };
     let (app, caller) = (Arc::clone(app), visit.caller.clone());
     let work = async move {
         let _place = place;
@@ -265,7 +291,8 @@ struct AnswerAsked {
 
 /// What an act came to.
 pub(super) async fn answer(State(app): State<App>, visit: Visit) -> Response {
-    let view = View { title: "Done", ..PLAN };
+    // Who may only append reads what came of that, too; an answer is bound to the session that asked.
+    let view = View { title: "Done", needs: Permission::Any, ..PLAN };
     let body = async {
         let asked: AnswerAsked = query(&visit.uri)?;
         let owner = visit.form_token(&app).unwrap_or_default();

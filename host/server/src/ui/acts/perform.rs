@@ -10,7 +10,7 @@ use waybill_page::acts::{Act, Target};
 use waybill_page::views::{Answer, Given};
 
 use super::sent_forms::Done;
-use super::{Asked, check_typed, instant, read, request};
+use super::{Asked, check_typed, instant, keyed, read, request};
 use crate::app::App;
 use crate::caller::{Caller, now};
 use crate::problem::Problem;
@@ -60,42 +60,42 @@ fn members<const N: usize>(of: [(&str, &str); N]) -> Value {
 /// Does it to one, as the API's route does.
 async fn one(app: &App, caller: &Caller, act: Act, target: &Target, given: &Given) -> Result<Response, Problem> {
     let (state, by, id) = (State(Arc::clone(app)), caller.clone(), Path(target.id.clone()));
-    let with = |body: Value| request(caller, target, &body);
+    let with = |body: Value| request(caller, target, body.to_string());
     let reason = given.text("reason");
     let because = || with(json!({ "reason": reason }));
     match act {
-        Act::DeadReplay => dead_letters::replay(state, by, id, because()).await,
-        Act::DeadQuarantine => dead_letters::quarantine(state, by, id, with(json!({ "note": reason }))).await,
+        Act::DeadReplay => dead_letters::replay(state, by, id, because()?).await,
+        Act::DeadQuarantine => dead_letters::quarantine(state, by, id, with(json!({ "note": reason }))?).await,
         Act::DeadPurge => Err(Problem::invalid("a purge takes a filter")),
-        Act::MessageCancel => messages::cancel(state, by, id, because()).await,
+        Act::MessageCancel => messages::cancel(state, by, id, because()?).await,
         Act::MessageReschedule => {
             let at = if given.is_set("at") { instant("at", given.text("at"))? } else { Instant(now()) };
             let body = json!({ "not_before": at, "reason": reason });
-            messages::reschedule(state, by, id, with(body)).await
+            messages::reschedule(state, by, id, with(body)?).await
         }
-        Act::TransportPause => transports::pause(state, by, id, because()).await,
-        Act::TransportResume => transports::resume(state, by, id, because()).await,
+        Act::TransportPause => transports::pause(state, by, id, because()?).await,
+        Act::TransportResume => transports::resume(state, by, id, because()?).await,
         Act::TransportProbe => transports::probe(state, by, id).await,
-        Act::PluginReload => plugins::reload(state, by, id, with(json!({ "force": given.is_set("force") }))).await,
-        Act::PluginRollback => plugins::roll_back(state, by, id, because()).await,
-        Act::SourcePause => sources::pause(state, by, id, because()).await,
-        Act::SourceResume => sources::resume(state, by, id, because()).await,
+        Act::PluginReload => plugins::reload(state, by, id, with(json!({ "force": given.is_set("force") }))?).await,
+        Act::PluginRollback => plugins::roll_back(state, by, id, because()?).await,
+        Act::SourcePause => sources::pause(state, by, id, because()?).await,
+        Act::SourceResume => sources::resume(state, by, id, because()?).await,
         Act::RowsReplay => {
             let ids: Vec<&str> = given.text("rows").lines().map(str::trim).filter(|id| !id.is_empty()).collect();
-            sources::replay(state, by, id, with(json!({ "ids": ids, "reason": reason }))).await
+            sources::replay(state, by, id, with(json!({ "ids": ids, "reason": reason }))?).await
         }
-        Act::RelayPause => relays::pause(state, by, id, because()).await,
-        Act::RelayResume => relays::resume(state, by, id, because()).await,
+        Act::RelayPause => relays::pause(state, by, id, because()?).await,
+        Act::RelayResume => relays::resume(state, by, id, because()?).await,
         Act::RelaySeek => {
             let text = |name| given.text(name).trim();
             let (stream, to, after) =
                 (text("stream"), text("to"), if text("to").is_empty() { text("after") } else { "" });
             let body =
                 [("stream", stream), ("tenant", &*target.tenant), ("to", to), ("after", after), ("reason", reason)];
-            relays::seek(state, by, id, with(members(body))).await
+            relays::seek(state, by, id, with(members(body))?).await
         }
         Act::StreamPurge => {
-            let request = with(members([("before", given.text("below").trim()), ("reason", reason)]));
+            let request = with(members([("before", given.text("below").trim()), ("reason", reason)]))?;
             streams::purge(state, by, id, request.uri().clone(), request).await
         }
         Act::KeyRelease => {
@@ -103,10 +103,10 @@ async fn one(app: &App, caller: &Caller, act: Act, target: &Target, given: &Give
             if let Some(body) = body.as_object_mut() {
                 body.insert("finished".to_owned(), given.is_set("finished").into());
             }
-            idempotency::forget(state, by, with(body)).await
+            idempotency::forget(state, by, with(body)?).await
         }
         Act::OperationCancel => operations::cancel(state, by, id).await,
-        Act::ConfigurationReload => configuration::reload(state, by, with(json!({ "dry_run": false }))).await,
+        Act::ConfigurationReload => configuration::reload(state, by, with(json!({ "dry_run": false }))?).await,
         _ => saga(app, caller, act, target, given).await,
     }
 }
@@ -116,27 +116,27 @@ async fn saga(app: &App, caller: &Caller, act: Act, target: &Target, given: &Giv
     let (state, by, id) = (State(Arc::clone(app)), caller.clone(), Path(target.id.clone()));
     let reason = given.text("reason");
     let step = given.text("step").trim();
-    let with = |body: Value| request(caller, target, &body);
+    let with = |body: Value| request(caller, target, body.to_string());
     let because = || with(json!({ "reason": reason }));
     let of_step = || with(members([("step", step), ("reason", reason)]));
     match act {
-        Act::SagaPause => saga_acts::pause(state, by, id, because()).await,
-        Act::SagaResume => saga_acts::resume(state, by, id, because()).await,
-        Act::SagaCancel => saga_acts::cancel(state, by, id, because()).await,
-        Act::SagaKill => saga_acts::kill(state, by, id, because()).await,
-        Act::SagaAccept => saga_acts::accept(state, by, id, because()).await,
+        Act::SagaPause => saga_acts::pause(state, by, id, because()?).await,
+        Act::SagaResume => saga_acts::resume(state, by, id, because()?).await,
+        Act::SagaCancel => saga_acts::cancel(state, by, id, because()?).await,
+        Act::SagaKill => saga_acts::kill(state, by, id, because()?).await,
+        Act::SagaAccept => saga_acts::accept(state, by, id, because()?).await,
         Act::SagaRetry => {
             let body = members([("step", step), ("mode", given.text("mode")), ("reason", reason)]);
-            saga_acts::retry(state, by, id, with(body)).await
+            saga_acts::retry(state, by, id, with(body)?).await
         }
-        Act::SagaSkip => saga_acts::skip(state, by, id, of_step()).await,
-        Act::SagaApprove => saga_acts::approve(state, by, id, of_step()).await,
-        Act::SagaReject => saga_acts::reject(state, by, id, of_step()).await,
+        Act::SagaSkip => saga_acts::skip(state, by, id, of_step()?).await,
+        Act::SagaApprove => saga_acts::approve(state, by, id, of_step()?).await,
+        Act::SagaReject => saga_acts::reject(state, by, id, of_step()?).await,
         Act::SagaSignal => {
-            let mut request = with(Value::Null);
-            *request.body_mut() = given.text("data").trim().to_owned().into();
+            // Browsers end a line with two bytes. In JSON that is between values only, and a bound counts it.
+            let data = given.text("data").trim().replace("\r\n", "\n");
             let names = Path((target.id.clone(), given.text("signal").trim().to_owned()));
-            sagas::signal(state, by, names, request).await
+            sagas::signal(state, by, names, keyed(app, request(caller, target, data)?)?).await
         }
         _ => Err(Problem::internal(format_args!("{act:?} isn't done to one"))),
     }

@@ -3,22 +3,20 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use http::Uri;
 use serde_json::{Value, json};
-use waybill_api::configuration::ReloadRefused;
 use waybill_api::dead_letters::DeadLetterView;
-use waybill_core::code::Code;
 use waybill_core::port::dead::DeadKind;
 use waybill_page::acts::{Act, Target};
 use waybill_page::address;
 use waybill_page::views::{Concerns, Many, Sample};
 
 use super::super::visit::Visit;
-use super::{Asked, many, permission, read, request};
+use super::{Asked, inner_address, many, permission, read, request};
 use crate::app::App;
 use crate::auth::Permission;
 use crate::json::operations::{Concerned, DryRun};
 use crate::problem::Problem;
+use crate::routes::configuration::read_again;
 use crate::routes::{idempotency, streams};
 
 /// What there is to know of what an act concerns.
@@ -33,14 +31,7 @@ pub(super) async fn concerns(app: &App, visit: &Visit, asked: &Asked) -> Concern
         Act::StreamPurge => Concerns::Facts(visit.part_for(Permission::Operate, stream(app, visit, target)).await),
         Act::KeyRelease => Concerns::Facts(visit.part(key(app, visit, target)).await),
         Act::ConfigurationReload => {
-            let compared = async {
-                let Some(configuration) = &app.configuration else {
-                    let text = "this host was started without a configuration that can be read again";
-                    return Err(Problem::new(Code::CONFIG_RELOAD_REFUSED, text));
-                };
-                let refused = |refused: ReloadRefused| Problem::new(Code::CONFIG_RELOAD_REFUSED, refused.to_string());
-                configuration.reload(false, visit.caller.name()).await.map_err(refused)
-            };
+            let compared = read_again(app, &visit.caller, false);
             Concerns::Settings(Box::new(visit.part_for(Permission::Manage, compared).await))
         }
         _ => Concerns::One,
@@ -60,7 +51,7 @@ fn text(of: &Value, name: &str) -> String {
 
 /// What a purge of all of a stream would take.
 async fn stream(app: &App, visit: &Visit, target: &Target) -> Result<Facts, Problem> {
-    let request = request(&visit.caller, target, &json!({ "dry_run": true }));
+    let request = request(&visit.caller, target, json!({ "dry_run": true }).to_string())?;
     let (state, id) = (State(Arc::clone(app)), axum::extract::Path(target.id.clone()));
     let answer = streams::purge(state, visit.caller.clone(), id, request.uri().clone(), request).await?;
     let found = read(answer).await?;
@@ -72,8 +63,7 @@ async fn stream(app: &App, visit: &Visit, target: &Target) -> Result<Facts, Prob
 
 /// How an idempotency key stands.
 async fn key(app: &App, visit: &Visit, target: &Target) -> Result<Facts, Problem> {
-    let members = [("key", target.id.as_str()), ("tenant", target.tenant.as_str())];
-    let uri = address::with(address::PLAN, &members).parse::<Uri>().map_err(Problem::internal)?;
+    let uri = inner_address(&[("key", &target.id), ("tenant", &target.tenant)])?;
     let found = read(idempotency::show(State(Arc::clone(app)), visit.caller.clone(), uri).await?).await?;
     let facts = [("State:", "state"), ("Begun, times:", "begun"), ("Its lease ends:", "lease_until")];
     let facts = facts.into_iter().map(|(name, member)| (name, text(&found, member)));

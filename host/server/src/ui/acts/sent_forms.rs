@@ -1,6 +1,8 @@
 //! Forms that were sent: a second press with the same key does nothing anew, and hears what the first came to.
 //!
-//! They are in memory, as the sessions whose forms they are: a host that starts again takes no form that it gave out before. What is done
+//! They are in memory, as the sessions whose forms they are: a host that starts again takes no form that it gave out before. They are
+//! bounded, and where there are as many as may be, one of the tenant that has most gives way: no press of another tenant makes a form be
+//! forgotten as long as there are fewer of its own. What is done
 //! goes on when its browser has gone, in a task of its own; a browser that sends a form twice drops the first request.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,6 +14,7 @@ use tokio::sync::OnceCell;
 use waybill_page::views::Answer;
 
 use crate::limits::FORMS_SENT_MAX;
+use crate::places::Sharer;
 use crate::problem::Problem;
 
 /// What a form came to.
@@ -31,6 +34,8 @@ pub(super) struct SentForm {
     pub key: String,
     /// The address of its plan.
     pub address: String,
+    /// Whose share it counts against.
+    pub sharers: Vec<Sharer>,
 }
 
 type Key = [u8; 32];
@@ -50,6 +55,7 @@ struct Kept {
 
 struct Form {
     address: String,
+    sharers: Vec<Sharer>,
     done: Arc<Ended>,
 }
 
@@ -88,7 +94,9 @@ impl SentForms {
         let mut kept = self.0.lock();
         if let Some(form) = kept.forms.get(&key) {
             if form.address != sent.address {
-                return Err(Problem::invalid("the form was sent for something else: open the plan anew").at("key"));
+                return Err(
+                    Problem::invalid("the form was sent for something else: open the plan anew").at(super::PRESS)
+                );
             }
             return Ok(Arc::clone(&form.done));
         }
@@ -97,19 +105,35 @@ impl SentForms {
         }
         let done = Arc::new(OnceCell::new());
         kept.order.push_back(key);
-        kept.forms.insert(key, Form { address: sent.address.clone(), done: Arc::clone(&done) });
+        let (address, sharers) = (sent.address.clone(), sent.sharers.clone());
+        kept.forms.insert(key, Form { address, sharers, done: Arc::clone(&done) });
         Ok(done)
     }
 }
 
 impl Kept {
-    /// Drops the oldest that is over; while all are worked on, the oldest.
+    /// Drops the oldest that is over of the tenant that has most; while all of those are worked on, the oldest of them.
     fn drop_one(&mut self) {
-        let is_over = |key: &Key| self.forms.get(key).is_none_or(|form| form.done.initialized());
-        let at = self.order.iter().position(is_over).unwrap_or(0);
-        if let Some(key) = self.order.remove(at) {
-            self.forms.remove(&key);
+        let most = self.most();
+        let of_most = |key: &Key| {
+            let form = self.forms.get(key)?;
+            most.as_ref().is_none_or(|most| form.sharers.contains(most)).then(|| form.done.initialized())
+        };
+        let found: Vec<(Key, bool)> = self.order.iter().filter_map(|key| Some((*key, of_most(key)?))).collect();
+        let over = found.iter().find(|(_, is_over)| *is_over).or(found.first());
+        if let Some((key, _)) = over {
+            self.order.retain(|other| other != key);
+            self.forms.remove(key);
         }
+    }
+
+    /// Who has most forms; none = nobody has a share.
+    fn most(&self) -> Option<Sharer> {
+        let mut counts: HashMap<&Sharer, usize> = HashMap::new();
+        for sharer in self.forms.values().flat_map(|form| &form.sharers) {
+            *counts.entry(sharer).or_default() += 1;
+        }
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(sharer, _)| sharer.clone())
     }
 
     fn forget(&mut self, key: &Key, done: &Arc<Ended>) {
@@ -133,10 +157,12 @@ fn hash(owner: &str, key: &str) -> Key {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use waybill_core::ids::Tenant;
+
     use super::*;
 
     fn sent(owner: &str, key: &str) -> SentForm {
-        SentForm { owner: owner.into(), key: key.into(), address: "/ui/plan".into() }
+        SentForm { owner: owner.into(), key: key.into(), address: "/ui/plan".into(), sharers: Vec::new() }
     }
 
     #[tokio::test]
@@ -191,6 +217,25 @@ mod tests {
             over.set(Ok(Done::Operation("op".into()))).ok().unwrap();
         }
         assert!(Arc::ptr_eq(&at_work, &once.cell(&sent("a", "first")).unwrap()));
+    }
+
+    #[tokio::test]
+    async fn presses_of_one_tenant_make_no_form_of_another_be_forgotten() {
+        let once = SentForms::default();
+        let pressed = |tenant: &str, key: &str| {
+            let sharers = vec![Sharer::Tenant(Tenant::new(tenant).unwrap())];
+            let cell = once.cell(&SentForm { sharers, ..sent(tenant, key) }).unwrap();
+            cell.set(Ok(Done::Operation("op".into()))).ok();
+            cell
+        };
+        let quiet = pressed("quiet", "1");
+        let first = pressed("busy", "first");
+        for number in 0..FORMS_SENT_MAX {
+            pressed("busy", &number.to_string());
+        }
+        assert!(Arc::ptr_eq(&quiet, &pressed("quiet", "1")));
+        assert!(!Arc::ptr_eq(&first, &pressed("busy", "first")), "its own gave way");
+        assert_eq!(once.0.lock().order.len(), FORMS_SENT_MAX);
     }
 
     #[tokio::test]

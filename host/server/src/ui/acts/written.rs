@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::Uri;
-use serde_json::Value;
 use ulid::Ulid;
 use waybill_api::dead_letters::DeadLetterView;
 use waybill_api::events::AppendBody;
@@ -28,20 +26,19 @@ use waybill_page::views::{self, Answer, Given, Original, Write};
 
 use super::super::visit::Visit;
 use super::sent_forms::Done;
-use super::{Asked, again, bodies, request, view};
+use super::{Asked, again, bodies, inner_address, keyed, request, view};
 use crate::app::App;
 use crate::caller::{Caller, now};
 use crate::edge;
 use crate::json::message::MessageFields;
 use crate::json::saga_requests::StartSagaJson;
 use crate::json::{decode, post};
-use crate::limits::PAGE_ROWS;
+use crate::limits::{NOTE_BYTES_MAX, PAGE_ROWS};
 use crate::problem::Problem;
 use crate::routes::{dead_letters, messages, sagas, streams};
 
 /// The member of a form that says what its button does.
 pub(super) const STAGE: &str = "stage";
-/// It is done.
 pub(super) const DO: &str = "do";
 /// It is written on.
 const WRITE: &str = "write";
@@ -120,6 +117,11 @@ async fn check(
         Act::DeadEdit => {
             let letter = letter(app, caller, &asked.target).await?;
             let original = original(&letter)?;
+            let reason = given.text("reason");
+            if reason.len() > NOTE_BYTES_MAX {
+                let text = format!("the reason has {} bytes, and {NOTE_BYTES_MAX} may be", reason.len());
+                return Err(Problem::invalid(text).at("reason"));
+            }
             let text = bodies::edit(given, &original, &letter)?;
             let fields: MessageFields = decode::value(&text)?;
             match letter {
@@ -179,7 +181,7 @@ pub(super) async fn made(app: &App, caller: &Caller, asked: &Asked, mut given: G
             let Target { tenant, id: of, .. } = &asked.target;
             let letter = letter(app, caller, &asked.target).await?;
             let text = bodies::edit(&given, &original(&letter)?, &letter)?;
-            let edit = because(with(caller, &asked.target, text), &asked.target, given.text("reason"))?;
+            let edit = because(request(caller, &asked.target, text)?, &asked.target, given.text("reason"))?;
             dead_letters::edit(state, by, Path(of.clone()), edit).await?;
             Ok(Done::Made(match letter {
                 DeadLetterView::Inbox(inbox) => {
@@ -190,17 +192,18 @@ pub(super) async fn made(app: &App, caller: &Caller, asked: &Asked, mut given: G
             }))
         }
         Act::SagaStart => {
-            sagas::start(state, by, with(caller, &Target::default(), bodies::saga(&given)?)).await?;
+            sagas::start(state, by, keyed(app, request(caller, &Target::default(), bodies::saga(&given)?)?)?).await?;
             Ok(Done::Made(address::saga(tenant, id)))
         }
         Act::StreamAppend => {
             let (_, StreamKey { name, .. }) = event(caller, &given)?;
-            let append = with(caller, &Target::default(), bodies::event(&given)?);
+            let append = request(caller, &Target::default(), bodies::event(&given)?)?;
             streams::append(state, by, Path(name.to_string()), append).await?;
             Ok(appended(caller, tenant, &name))
         }
         _ => {
-            messages::enqueue(state, by, with(caller, &Target::default(), bodies::message(&given)?)).await?;
+            messages::enqueue(state, by, keyed(app, request(caller, &Target::default(), bodies::message(&given)?)?)?)
+                .await?;
             Ok(Done::Made(address::message(tenant, id)))
         }
     }
@@ -216,17 +219,9 @@ fn appended(caller: &Caller, tenant: &str, name: &StreamName) -> Done {
     Done::Said(Arc::new(Answer { act: Act::StreamAppend, target, at, each: Vec::new(), is_unchanged: false }))
 }
 
-/// A request as the API's routes take it, whose body keeps its bytes.
-fn with(caller: &Caller, target: &Target, text: String) -> Request {
-    let mut request = request(caller, target, &Value::Null);
-    *request.body_mut() = text.into();
-    request
-}
-
-/// The same with a reason in its address.
+/// A request with a reason in its address.
 fn because(mut request: Request, target: &Target, reason: &str) -> Result<Request, Problem> {
-    let members = [("tenant", target.tenant.as_str()), ("kind", target.kind.as_str()), ("reason", reason)];
-    *request.uri_mut() = address::with(address::PLAN, &members).parse::<Uri>().map_err(Problem::internal)?;
+    *request.uri_mut() = inner_address(&[("tenant", &target.tenant), ("kind", &target.kind), ("reason", reason)])?;
     Ok(request)
 }
 

@@ -20,7 +20,7 @@ use crate::fates::{Fate, Fates};
 use crate::ids::{MessageId, Seq, Tenant};
 use crate::limits::ATTEMPT_RECORDS_MAX;
 use crate::message::Message;
-use crate::outbox::records::{AttemptOutcome, AttemptRecord, Done, HistoryChunk, ShardRecord};
+use crate::outbox::records::{AttemptOutcome, AttemptRecord, DeadLetter, Done, HistoryChunk, ShardRecord};
 use crate::outbox::weight::FATES_BYTES;
 use crate::port::store::{OwnerCommit, Write};
 use crate::time::{Now, UnixMillis};
@@ -200,6 +200,19 @@ impl CommitBuilder<'_> {
             code: code.map(Arc::from),
             ..TxEvent::plain(kind, &message.tenant, &message.id)
         });
+    }
+
+    /// A message enters the outbox.
+    fn begins(&mut self, message: &Arc<Message>) {
+        self.note(TxEventKind::Begin, message, 0, None);
+        self.flight.begun.push(Arc::clone(message));
+    }
+
+    /// A message becomes a dead letter.
+    fn dies(&mut self, dead: Arc<DeadLetter>) {
+        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
+        self.flight.died.push(Arc::clone(&dead));
+        self.put(Write::PutDead(dead));
     }
 
     /// Counts what becomes of a message, if a bulk operation put it back.

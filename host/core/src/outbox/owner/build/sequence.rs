@@ -23,7 +23,6 @@ use crate::outbox::weight;
 use crate::port::store::Write;
 use crate::time::Monotonic;
 use crate::topic::Topic;
-use crate::tx_event::TxEventKind;
 
 impl CommitBuilder<'_> {
     pub(super) fn sequence(&mut self) {
@@ -154,8 +153,7 @@ impl CommitBuilder<'_> {
             holds_key: false,
             history: Vec::new(),
         };
-        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
-        self.put(Write::PutDead(Arc::new(dead)));
+        self.dies(Arc::new(dead));
     }
 
     pub(super) fn malformed(&mut self, key: &DoorKey, malformed: &Malformed) {
@@ -199,8 +197,7 @@ impl CommitBuilder<'_> {
             holds_key: false,
             history: Vec::new(),
         };
-        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
-        self.put(Write::PutDead(Arc::new(dead)));
+        self.dies(Arc::new(dead));
     }
 
     pub(super) fn directs(&mut self, until: Monotonic) {
@@ -270,7 +267,7 @@ impl CommitBuilder<'_> {
         let message = self.stored(message, place);
         let scheduled = Arc::new(Scheduled { shard: self.owner.config.shard, due, message });
         self.put_id(&scheduled.message, IdState::Scheduled { shard: scheduled.shard, due }, true);
-        self.note(TxEventKind::Begin, &scheduled.message, 0, None);
+        self.begins(&scheduled.message);
         self.writes.push(Write::PutScheduled(Arc::clone(&scheduled)));
         self.flight.scheduled_new.push(scheduled);
     }
@@ -333,7 +330,7 @@ impl CommitBuilder<'_> {
                 let begins = !matches!(source, Entering::Ready { new_id: false, .. });
                 let Some(message) = self.place_message(source, place) else { continue };
                 if begins {
-                    self.note(TxEventKind::Begin, &message, 0, None);
+                    self.begins(&message);
                 }
                 bytes += message.weight();
                 entries.push(Entry { index, message });

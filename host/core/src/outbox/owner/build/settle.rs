@@ -198,9 +198,8 @@ impl CommitBuilder<'_> {
         if dead.holds_key {
             self.flight.key_holders.push(Arc::clone(&dead));
         }
-        self.note(TxEventKind::Dead, &dead.message, dead.attempts, Some(&dead.code));
         self.count_fate(&dead.message, Fate::Died(Death::of(&dead)));
-        self.put(Write::PutDead(dead));
+        self.dies(dead);
         match origin {
             Origin::Parked => self.put(Write::DeleteParked(seq)),
             Origin::Segment => self.leave(origin, place, &tenant),

@@ -45,7 +45,9 @@ fn an_approval_is_given_once_and_says_who_gave_it() {
     let mut bench =
         bench("[[steps]]\nname = \"ok\"\naction = \"wait:approval\"\n[[steps]]\nname = \"b\"\naction = \"fn:b\"\n");
     bench.start();
+    assert_eq!(bench.shard.stats().approvals, 1);
     bench.act(approve()).unwrap();
+    assert_eq!(bench.shard.stats().approvals, 0, "it waits for nobody any more");
     assert!(bench.tree().sagas[0].steps[0].output.as_ref().unwrap().as_str().contains("\"by\":\"ann\""));
     let twice = bench.act(approve()).unwrap_err();
     assert_eq!(twice.code().as_str(), "SAGA.NOT_WAITING");
