@@ -17,7 +17,8 @@ pub struct NewToken {
     /// Tenants that it is for; absent, or with `*` among them, all.
     #[serde(default)]
     pub tenants: Option<Vec<String>>,
-    /// How long it is good, in milliseconds, at least 1,000 and at most ten years; until it is revoked if absent.
+    /// How long it is good, in milliseconds, at least 1,000 and at most ten years; until it is revoked if absent; no
+    /// longer than its maker's.
     #[serde(default)]
     #[schema(minimum = 1000, maximum = 315_360_000_000_u64)]
     pub expires_ms: Option<u64>,

@@ -9,7 +9,7 @@ use waybill_core::ids::Tenant;
 use waybill_core::streams::access::{self, StreamRight, StreamRole};
 use waybill_core::streams::name::StreamName;
 
-pub(crate) use tokens::{Stored, TokenHash, hash_of, parse_roles, parse_tenants};
+pub(crate) use tokens::{Stored, TokenHash, hash_of, is_reserved, parse_roles, parse_tenants};
 pub use tokens::{TokenRecord, Tokens};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -192,7 +192,10 @@ fn admit(app: &App, entry: Entry, request: &Request) -> Result<Admitted, Refused
             (Some(app.local.clone()), None)
         }
         Some(auth) => match token(request.headers()) {
-            None if is_subscription(request) => (app.tickets.used(request.uri()), None),
+            // Whoever asked for a ticket may have lost their token since.
+            None if is_subscription(request) => {
+                (app.tickets.used(request.uri()).filter(|holder| auth.still(holder).is_some()), None)
+            }
             None if is_of_page(request) => {
                 let session = ui::session(app, request.uri().path(), request.headers());
                 (session.as_ref().map(|session| Arc::clone(&session.principal)), session)

@@ -3,6 +3,9 @@
 //! A host has its store to itself, so what it changes is all that changes. A second one on the same store would have to read the tokens
 //! again ([`StoredTokens::read`]) whenever the other changed them: until then it lets in whom the other has revoked.
 
+mod views;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +13,6 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use ulid::Ulid;
-use waybill_api::instant::Instant;
 use waybill_api::tokens::{CreatedToken, NewToken, TokenSource, TokenState, TokenView};
 use waybill_core::code::Code;
 use waybill_core::port::service::ServiceError;
@@ -20,13 +22,14 @@ use waybill_core::port::transact::{AuditEvent, TransactStore};
 use waybill_core::streams::access::StreamRole;
 use waybill_core::time::UnixMillis;
 
-use crate::auth::{Principal, Role, Stored, Tokens, hash_of, parse_roles, parse_tenants};
+use crate::auth::{Permission, Principal, Role, Tokens, hash_of, is_reserved, parse_roles, parse_tenants};
 use crate::caller::now;
 use crate::limits::{
     RETRY_AFTER_BUSY, STORED_TOKENS_MAX, TOKEN_NAME_BYTES_MAX, TOKEN_ROLES_MAX, TOKEN_TENANTS_MAX, TOKEN_TIME_MAX,
     TOKEN_TIME_MIN,
 };
 use crate::problem::Problem;
+use views::{of_configured, of_record, of_stored, unknown};
 
 /// Before every token that a host makes, so that people and scanners know it for one.
 const PREFIX: &str = "wb_";
@@ -43,8 +46,9 @@ struct Inner {
     known: Tokens,
     store: Arc<dyn TokenStore>,
     trail: Arc<dyn TransactStore>,
-    /// Held while they are changed or read anew: one after the other.
-    changing: Mutex<()>,
+    /// Held while they are changed or read anew: one after the other. In it the names of those that were revoked, and that the store
+    /// didn't take out: they let nobody in as long as this host runs.
+    changing: Mutex<BTreeSet<String>>,
 }
 
 /// Why tokens weren't changed.
@@ -56,8 +60,17 @@ pub enum TokenError {
         path: &'static str,
         cause: String,
     },
+    #[error("token {by:?} was taken away, or has expired, while this was asked for: nothing was changed")]
+    Gone { by: String },
+    #[error("token {by:?} may not do this any more: it needs the role admin for all tenants")]
+    Role { by: String },
     #[error("token {by:?} may not grant what it doesn't have: ask for less, or use a token that has all of it")]
     Grant { by: String },
+    #[error(
+        "token {by:?} is good until {until}, and nobody grants for longer than they have: ask for an end before that, or use a token that \
+         lasts longer"
+    )]
+    Outlives { by: String, until: UnixMillis },
     #[error("there is a token {name:?} already: choose another name, or revoke that one first")]
     Taken { name: String },
     #[error("token {name:?} is configured: take its [[auth.token]] out of the configuration, and reload that")]
@@ -69,6 +82,15 @@ pub enum TokenError {
     /// Whether the store did it isn't known.
     #[error("the store didn't say whether this was done: revoke the token by its name, then try again ({0})")]
     Unsure(StoreError),
+    #[error(
+        "token {name:?} lets nobody in any more, but the store didn't take it out: when this host starts again, it would let in whoever has \
+         it; revoke it again"
+    )]
+    Kept {
+        name: String,
+        /// What the store said.
+        cause: StoreError,
+    },
     #[error(transparent)]
     Store(StoreError),
 }
@@ -77,12 +99,15 @@ impl TokenError {
     pub fn code(&self) -> Code {
         match self {
             Self::Invalid { .. } => Code::SCHEMA_VALIDATION_FAILED,
-            Self::Grant { .. } => Code::AUTH_GRANT,
+            Self::Gone { .. } => Code::AUTH_REQUIRED,
+            Self::Role { .. } => Code::AUTH_ROLE,
+            Self::Grant { .. } | Self::Outlives { .. } => Code::AUTH_GRANT,
             Self::Taken { .. } => Code::AUTH_TOKEN_TAKEN,
             Self::Configured { .. } => Code::AUTH_TOKEN_CONFIGURED,
             Self::Missing { .. } => Code::AUTH_TOKEN_NOT_FOUND,
             Self::Full => Code::AUTH_TOKEN_LIMIT,
-            Self::Unsure(_) => Code::TX_TIMEOUT,
+            Self::Unsure(_) | Self::Kept { cause: StoreError::Unavailable(_), .. } => Code::TX_TIMEOUT,
+            Self::Kept { cause, .. } => cause.code(),
             Self::Store(error) => error.code(),
         }
     }
@@ -102,7 +127,9 @@ impl From<TokenError> for Problem {
         let problem = Self::new(error.code(), error.to_string());
         match error {
             TokenError::Invalid { path, .. } => problem.at(path),
+            TokenError::Outlives { .. } => problem.at("expires_ms"),
             TokenError::Unsure(_) => problem.after(RETRY_AFTER_BUSY),
+            TokenError::Kept { cause, .. } => problem.after(RETRY_AFTER_BUSY).caused_by(cause),
             TokenError::Store(error) => ServiceError::Store(error).into(),
             _ => problem,
         }
@@ -120,12 +147,14 @@ impl StoredTokens {
     /// # Errors
     /// The store fails; then what was known stays known.
     pub async fn read(&self) -> Result<(), StoreError> {
-        let _changing = self.0.changing.lock().await;
-        self.read_now().await
+        let revoked = self.0.changing.lock().await;
+        self.read_now(&revoked).await
     }
 
-    async fn read_now(&self) -> Result<(), StoreError> {
-        self.0.known.put_stored(self.0.store.stored_tokens().await?);
+    async fn read_now(&self, revoked: &BTreeSet<String>) -> Result<(), StoreError> {
+        let mut records = self.0.store.stored_tokens().await?;
+        records.retain(|record| !revoked.contains(&record.name));
+        self.0.known.put_stored(records);
         for token in self.list().into_iter().filter(|token| token.source == TokenSource::Store) {
             match token.state {
                 TokenState::Shadowed => {
@@ -151,23 +180,48 @@ impl StoredTokens {
         all
     }
 
-    /// Makes a token for `by`, who may grant what they have. It is in force when this is answered.
+    /// A stored one, as it is now.
+    fn stored(&self, name: &str) -> Option<TokenView> {
+        self.list().into_iter().find(|token| token.name == name && token.source == TokenSource::Store)
+    }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.0.known.configured().iter().any(|principal| principal.name == name)
+    }
+
+    /// Who changes tokens, as their own token is now, and until when it is good. It may have been revoked, reduced or expired since they
+    /// were let in: a body may take its time, and so does whoever changes tokens before them.
+    fn changer(&self, by: &Principal) -> Result<(Arc<Principal>, Option<UnixMillis>), TokenError> {
+        let changer = self.0.known.now_of(by).ok_or_else(|| TokenError::Gone { by: by.name.clone() })?;
+        if changer.0.may(Permission::Manage) {
+            Ok(changer)
+        } else {
+            Err(TokenError::Role { by: changer.0.name.clone() })
+        }
+    }
+
+    /// Makes a token for `by`, who may grant what they have, for as long as they have it. It is in force when this is answered.
     pub async fn create(&self, asked: NewToken, by: &Principal) -> Result<CreatedToken, TokenError> {
         let Checked { roles, streams, tenants, good_for } = check(&asked)?;
         let all = parse_tenants(tenants.as_deref()).map_err(|cause| TokenError::Invalid { path: "tenants", cause })?;
+        let name = asked.name;
+        let mut revoked = self.0.changing.lock().await;
+        let (by, until) = self.changer(by)?;
         if !by.covers(&roles, &streams, &all) {
             return Err(TokenError::Grant { by: by.name.clone() });
         }
-        let name = asked.name;
-        let _changing = self.0.changing.lock().await;
-        let is_configured = self.0.known.configured().iter().any(|principal| principal.name == name);
-        if is_configured {
+        let created_at = now();
+        let expires_at = good_for.map(|time| UnixMillis(created_at.0.saturating_add(time)));
+        if let Some(until) = until.filter(|until| expires_at.is_none_or(|end| end > *until)) {
+            return Err(TokenError::Outlives { by: by.name.clone(), until });
+        }
+        if self.is_configured(&name) {
             return Err(TokenError::Taken { name });
         }
-        if self.0.known.stored().len() >= STORED_TOKENS_MAX {
+        if self.0.known.stored().len() + revoked.len() >= STORED_TOKENS_MAX {
             return Err(TokenError::Full);
         }
-        let (token, created_at) = (fresh(), now());
+        let token = fresh();
         let record = StoredToken {
             name,
             sha256: hex(&hash_of(&token)),
@@ -180,13 +234,17 @@ impl StoredTokens {
             tenants,
             created_at,
             created_by: by.name.clone(),
-            expires_at: good_for.map(|time| UnixMillis(created_at.0.saturating_add(time))),
+            expires_at,
         };
         match self.0.store.add_token(&record).await {
-            Ok(()) => self.0.known.add(record.clone()),
+            Ok(()) => {
+                // The store had taken out the one that it didn't say so of.
+                revoked.remove(&record.name);
+                self.0.known.add(record.clone());
+            }
             Err(StoreError::Exists(_)) => {
                 // Perhaps one that is stored and wasn't known, because nobody heard that it went in.
-                self.read_now().await?;
+                self.read_now(&revoked).await?;
                 return Err(TokenError::Taken { name: record.name });
             }
             Err(error) => return Err(error.into()),
@@ -195,21 +253,37 @@ impl StoredTokens {
             "roles": record.roles, "tenants": record.tenants, "ends_with": record.ends_with, "expires_at": record.expires_at,
         });
         self.note("TokenCreated", &record.name, &by.name, detail).await;
-        Ok(CreatedToken { token, stored: view(&record, TokenState::InForce) })
+        // A reload may have put another one of its name in force meanwhile.
+        let stored = self.stored(&record.name).unwrap_or_else(|| of_record(&record, TokenState::Unusable));
+        Ok(CreatedToken { token, stored })
     }
 
-    /// Revokes a stored token. It lets nobody in when this is answered.
-    pub async fn revoke(&self, name: &str, by: &str) -> Result<TokenView, TokenError> {
-        let _changing = self.0.changing.lock().await;
-        let known = self.list().into_iter().find(|token| token.name == name && token.source == TokenSource::Store);
-        let was_stored = self.0.store.remove_token(name).await?;
-        let was_known = self.0.known.remove(name);
-        if !was_stored && !was_known {
-            let is_configured = self.0.known.configured().iter().any(|principal| principal.name == name);
-            let name = name.to_owned();
-            return Err(if is_configured { TokenError::Configured { name } } else { TokenError::Missing { name } });
+    /// Revokes a stored token. It lets nobody in when this is answered, also with [`TokenError::Kept`].
+    pub async fn revoke(&self, name: &str, by: &Principal) -> Result<TokenView, TokenError> {
+        let mut revoked = self.0.changing.lock().await;
+        let (by, _) = self.changer(by)?;
+        if self.is_configured(name) {
+            return Err(TokenError::Configured { name: name.to_owned() });
         }
-        self.note("TokenRevoked", name, by, serde_json::json!({})).await;
+        let known = self.stored(name);
+        // Out of memory first: whatever the store does, it lets nobody in.
+        if self.0.known.remove(name) {
+            revoked.insert(name.to_owned());
+        }
+        let was_known = revoked.contains(name);
+        let was_stored = match self.0.store.remove_token(name).await {
+            Ok(was_stored) => was_stored,
+            Err(cause) if was_known => {
+                tracing::error!(token = %name, code = cause.code().as_str(), error = %cause, "a revoked token is still stored: it lets nobody in until this host starts again, revoke it again before that");
+                return Err(TokenError::Kept { name: name.to_owned(), cause });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        revoked.remove(name);
+        if !was_stored && !was_known {
+            return Err(TokenError::Missing { name: name.to_owned() });
+        }
+        self.note("TokenRevoked", name, &by.name, serde_json::json!({})).await;
         // One that wasn't known was stored by a call that nobody heard the end of.
         Ok(known.unwrap_or_else(|| unknown(name)))
     }
@@ -250,6 +324,12 @@ fn check(asked: &NewToken) -> Result<Checked, TokenError> {
         );
         return Err(invalid("name", cause));
     }
+    if is_reserved(name) {
+        let cause = format!(
+            "{name:?} can't be a token's name: the audit trail calls those so who show no token; choose another"
+        );
+        return Err(invalid("name", cause));
+    }
     if asked.roles.len() > TOKEN_ROLES_MAX {
         return Err(invalid("roles", format!("a token has at most {TOKEN_ROLES_MAX} roles")));
     }
@@ -278,60 +358,4 @@ fn fresh() -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn of_configured(principal: &Principal) -> TokenView {
-    TokenView {
-        name: principal.name.clone(),
-        source: TokenSource::Configuration,
-        state: TokenState::InForce,
-        roles: principal.roles(),
-        tenants: principal.tenants.names(),
-        ends_with: None,
-        created_at: None,
-        created_by: None,
-        expires_at: None,
-    }
-}
-
-fn of_stored(token: &Stored, is_configured: bool) -> TokenView {
-    let state = if is_configured {
-        TokenState::Shadowed
-    } else if !token.is_usable() {
-        TokenState::Unusable
-    } else if token.is_over() {
-        TokenState::Expired
-    } else {
-        TokenState::InForce
-    };
-    view(&token.record, state)
-}
-
-fn view(record: &StoredToken, state: TokenState) -> TokenView {
-    TokenView {
-        name: record.name.clone(),
-        source: TokenSource::Store,
-        state,
-        roles: record.roles.clone(),
-        tenants: record.tenants.clone().unwrap_or_else(|| vec!["*".to_owned()]),
-        ends_with: Some(record.ends_with.clone()),
-        created_at: Some(record.created_at.into()),
-        created_by: Some(record.created_by.clone()),
-        expires_at: record.expires_at.map(Instant::from),
-    }
-}
-
-/// One of which only its name is known.
-fn unknown(name: &str) -> TokenView {
-    TokenView {
-        name: name.to_owned(),
-        source: TokenSource::Store,
-        state: TokenState::Unusable,
-        roles: Vec::new(),
-        tenants: Vec::new(),
-        ends_with: None,
-        created_at: None,
-        created_by: None,
-        expires_at: None,
-    }
 }

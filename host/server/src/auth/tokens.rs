@@ -19,6 +19,9 @@ use crate::caller::now;
 use crate::error::ServerError;
 use crate::problem::Problem;
 
+/// Actors without a token: callers of a host that asks for none, who makes a token while no host runs, the host itself, and strangers.
+const RESERVED: [&str; 4] = ["local", "offline", "host", "anonymous"];
+
 /// A token of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
@@ -114,6 +117,9 @@ impl Tokens {
             if is_persons(&record.name) {
                 return Err(refuse("its name looks like that of a person who signed in: leave out `oidc:`"));
             }
+            if is_reserved(&record.name) {
+                return Err(refuse("the audit trail calls those so who show no token: choose another name"));
+            }
             let hash = parse_hash(&record.sha256).ok_or_else(|| {
                 refuse("sha256 isn't 64 hex digits: write the output of `printf %s TOKEN | sha256sum`")
             })?;
@@ -159,6 +165,15 @@ impl Tokens {
     pub(crate) fn still(&self, principal: &Principal) -> Option<Arc<Principal>> {
         let now = self.of_hash(principal.token.as_ref()?)?;
         now.tenants.include_all(&principal.tenants).then_some(now)
+    }
+
+    /// What who was let in before may do now, and from when on no more (none = it doesn't end); none = their token was taken away, or has
+    /// expired, since. Who was let in without a token stays who they were.
+    pub(crate) fn now_of(&self, by: &Principal) -> Option<(Arc<Principal>, Option<UnixMillis>)> {
+        let Some(hash) = &by.token else { return Some((Arc::new(by.clone()), None)) };
+        let tokens = self.in_force.load();
+        let known = tokens.by_hash.get(hash).filter(|known| !known.is_over())?;
+        Some((Arc::clone(&known.principal), known.expires_at))
     }
 
     /// The principal of the token with this hash, as long as it is in force.
@@ -230,8 +245,13 @@ fn is_persons(name: &str) -> bool {
     name.contains("oidc:")
 }
 
+/// Whether the audit trail calls somebody so who shows no token: it would show one in the place of the other.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 fn principal_of(record: &StoredToken) -> Option<Principal> {
-    if is_persons(&record.name) {
+    if is_persons(&record.name) || is_reserved(&record.name) {
         return None;
     }
     let hash = parse_hash(&record.sha256)?;
@@ -371,9 +391,9 @@ mod tests {
         let tokens = Tokens::none();
         let of_newer = StoredToken { roles: vec!["king".to_owned()], ..stored("a") };
         let without = StoredToken { tenants: Some(Vec::new()), ..stored("b") };
-        let persons = ["oidc:7", "ada@shop.example (oidc:7)"];
-        tokens.put_stored([vec![of_newer, without], persons.map(stored).to_vec()].concat());
-        assert!(["a", "b"].iter().chain(&persons).all(|token| tokens.authenticate(token).is_none()));
+        let others = ["oidc:7", "ada@shop.example (oidc:7)", "local", "offline", "host", "anonymous"];
+        tokens.put_stored([vec![of_newer, without], others.map(stored).to_vec()].concat());
+        assert!(["a", "b"].iter().chain(&others).all(|token| tokens.authenticate(token).is_none()));
         assert!(tokens.stored().iter().all(|token| !token.is_usable()));
     }
 
@@ -397,6 +417,23 @@ mod tests {
             assert!(tokens.still(&let_in).is_none());
         }
         assert!(tokens.still(&Principal::local()).is_none());
+    }
+
+    #[test]
+    fn who_acts_goes_by_the_tokens_of_now_and_until_their_end() {
+        let tokens = Tokens::none();
+        let end = UnixMillis(now().0 + 3_600_000);
+        tokens.add(StoredToken { expires_at: Some(end), ..stored("ops") });
+        let let_in = tokens.authenticate("ops").unwrap();
+        assert_eq!(tokens.now_of(&let_in), Some((Arc::clone(&let_in), Some(end))));
+        tokens.add(stored("ops"));
+        assert_eq!(tokens.now_of(&let_in), Some((Arc::clone(&let_in), None)));
+        tokens.add(StoredToken { expires_at: Some(UnixMillis(1_700_000_000_000)), ..stored("ops") });
+        assert_eq!(tokens.now_of(&let_in), None);
+        assert!(tokens.remove("ops"));
+        assert_eq!(tokens.now_of(&let_in), None);
+        let local = Principal::local();
+        assert_eq!(tokens.now_of(&local), Some((Arc::new(local.clone()), None)));
     }
 
     #[test]
@@ -424,6 +461,7 @@ mod tests {
             (vec![record("ci", "abc")], "sha256sum"),
             (vec![record("", SESAME)], "name"),
             (vec![record("ada@shop.example (oidc:7)", SESAME)], "leave out `oidc:`"),
+            (vec![record("offline", SESAME)], "choose another name"),
             (vec![record("a", SESAME), record("b", &format!("sha256:{SESAME}"))], "same hash"),
             (vec![TokenRecord { roles: vec![], ..record("a", SESAME) }], "operator"),
             (vec![TokenRecord { tenants: Tenants::Only(vec![]), ..record("a", SESAME) }], "tenant"),

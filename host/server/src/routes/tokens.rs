@@ -54,7 +54,7 @@ pub(crate) async fn revoke(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let NoQuery {} = query(&uri)?;
-    ok(&tokens(&app)?.revoke(&name, caller.name()).await?)
+    ok(&tokens(&app)?.revoke(&name, &caller.0).await?)
 }
 
 fn tokens(app: &App) -> Result<&StoredTokens, Problem> {
