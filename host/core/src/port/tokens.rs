@@ -9,7 +9,10 @@ use crate::port::store::StoreError;
 use crate::time::UnixMillis;
 
 /// What is kept of a token that was made while a host ran: not the token itself.
+///
+/// A record that lacks a member, or has one that nobody knows, can't be read: by what it lost it would get rights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StoredToken {
     /// Name for the audit, and its key: there is one token of a name.
     pub name: String,
@@ -19,12 +22,14 @@ pub struct StoredToken {
     pub ends_with: String,
     /// What it may do, and for which streams, as a configuration has it: `viewer`, `append:task.**`.
     pub roles: Vec<String>,
-    /// Tenants it is for; none = all.
+    /// Tenants it is for; none = all, which is written.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub tenants: Option<Vec<String>>,
     pub created_at: UnixMillis,
     /// Who made it: a token's name, `local`, or `offline`.
     pub created_by: String,
-    /// From when on it is good for nothing; none = it doesn't expire.
+    /// From when on it is good for nothing; none = it doesn't expire, which is written.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub expires_at: Option<UnixMillis>,
 }
 

@@ -9,7 +9,6 @@ use waybill_core::time::UnixMillis;
 use waybill_surreal::{Object, RecordIdKey, Value, bytes, bytes_of, from_json, int, int_of, object, to_json};
 
 use super::lacks;
-use crate::fault::store_error;
 use crate::quarantine::refuse_held;
 use crate::tables::{ID, number, unsigned};
 
@@ -64,6 +63,8 @@ pub fn of_json<T: Serialize>(value: &T) -> Result<Object, StoreError> {
 
 /// Something that has JSON fields.
 pub fn json<T: DeserializeOwned>(table: &str, fields: Object) -> Result<T, StoreError> {
-    let json = to_json(Value::Object(fields)).map_err(store_error)?;
-    serde_json::from_value(json).map_err(|error| StoreError::Corrupt(format!("a record of {table}: {error}")))
+    let corrupt = |cause: String| StoreError::Corrupt(format!("a record of {table}: {cause}"));
+    // What can't be JSON isn't what was written.
+    let json = to_json(Value::Object(fields)).map_err(|fault| corrupt(fault.to_string()))?;
+    serde_json::from_value(json).map_err(|error| corrupt(error.to_string()))
 }

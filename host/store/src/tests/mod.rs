@@ -17,6 +17,7 @@ mod restored;
 mod saga_codec;
 mod sagas;
 mod streams;
+mod tokens;
 mod transact;
 mod unreadable;
 mod walls;
