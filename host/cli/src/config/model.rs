@@ -252,6 +252,8 @@ pub struct TenantSettings {
 pub struct AuthSettings {
     /// Whoever calls is asked who they are, however many tokens there are.
     pub required: bool,
+    /// It is written; else it goes by where the host listens and by what else is in `[auth]`.
+    pub is_said: bool,
     /// `[auth.oidc]`; none = people sign in at the page by tokens alone.
     pub oidc: Option<OidcSettings>,
     /// `[[auth.token]]`, in the order of the file.

@@ -45,7 +45,9 @@ pub fn auth<'d>(
     let written = table.map(|(auth, _)| auth);
     let has_provider = written.is_some_and(|auth| auth.get(OIDC).is_some()) || is_oidc_in_env(reader);
     let mut section = Section::new(reader, "auth", "auth", table, true);
-    let required = match section.optional_boolean("required") {
+    let said = section.optional_boolean("required");
+    let is_said = said.is_some();
+    let required = match said {
         Some(set) if !set.value && has_provider => {
             let cause =
                 "people sign in at [auth.oidc], so everybody is asked who they are: leave required out, or [auth.oidc]";
@@ -69,7 +71,13 @@ pub fn auth<'d>(
         None
     };
     section.done();
-    AuthSettings { required, oidc, tokens: tokens(reader, written, file) }
+    let tokens = tokens(reader, written, file);
+    if !required && !tokens.is_empty() {
+        let unused = "[[auth.token]]: nobody is asked for a token, because [auth] required = false: leave that out or set it to true, or take \
+                      the tokens out";
+        warnings.push(unused.to_owned());
+    }
+    AuthSettings { required, is_said, oidc, tokens }
 }
 
 fn tokens<'d>(reader: &mut Reader<'d>, auth: Option<&'d Table>, file: &Path) -> Vec<AuthToken> {

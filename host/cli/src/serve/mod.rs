@@ -4,6 +4,7 @@
 //! before the store is opened, and nothing is served before everything stands. A transport whose peer doesn't answer is no
 //! reason not to start: it stays supervised and its messages wait.
 
+mod auth;
 pub(crate) mod compose;
 mod inbound;
 mod offline;
@@ -19,17 +20,15 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use waybill_api::status::CheckStatus;
-use waybill_api::tokens::TokenSource;
 use waybill_core::code::Code;
 use waybill_engine::{Clock as _, Engine, SystemClock};
-use waybill_server::auth::{TokenRecord, Tokens};
 use waybill_server::error::ServerError;
 use waybill_server::limits::Limits;
 use waybill_server::server::{Parts, Server, bind};
 use waybill_server::tokens::StoredTokens;
 use waybill_telemetry::Telemetry;
 
-use crate::config::{AuthToken, Config, LogFormat, ServerSettings, StoreKind};
+use crate::config::{Config, LogFormat, ServerSettings, StoreKind};
 use crate::data;
 use crate::exit::{CliError, Exit};
 use crate::logging;
@@ -38,6 +37,7 @@ use crate::plugins::service::Audited;
 use crate::saga_definitions;
 use crate::setup::Source;
 use crate::term::Term;
+use auth::tokens;
 use compose::Watched;
 pub(crate) use offline::create_token;
 use reload::Reloader;
@@ -132,7 +132,8 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
     let (kv, trail) = (compose::kv(&config, &store), compose::trail(&config, &store));
     let stored_tokens = StoredTokens::new(known.clone(), compose::tokens(&config, &store), Arc::clone(&trail));
     stored_tokens.read().await.map_err(|error| compose::of_read(&error))?;
-    warn_of_tokens(&config, &known, &stored_tokens);
+    auth::refuse_unsaid(&config.auth, &stored_tokens)?;
+    auth::warn_of_tokens(&config, &known, &stored_tokens);
     let participants = Arc::new(steps::participants(std::mem::take(&mut prepared.participants), &fleet, &kv).await?);
     let (sources, handlers) = (std::mem::take(&mut prepared.sources), std::mem::take(&mut prepared.handlers));
     let inbound = inbound::inbound(&config, sources, handlers, &fleet, &store).await?;
@@ -312,45 +313,6 @@ async fn log_ready(engine: Arc<Engine>) {
         }
         tokio::time::sleep(READY_POLL).await;
     }
-}
-
-/// The tokens of a configuration.
-fn tokens(configured: &[AuthToken]) -> Result<Tokens, CliError> {
-    let records = configured.iter().map(record).collect::<Result<Vec<TokenRecord>, CliError>>()?;
-    Tokens::new(records).map_err(of_server)
-}
-
-/// Says where what is asked for and what there is don't fit.
-fn warn_of_tokens(config: &Config, known: &Tokens, stored: &StoredTokens) {
-    let required = config.auth.required;
-    // A host without tokens may be there for its page alone.
-    let people_sign_in = config.auth.oidc.is_some() && config.ui.is_some();
-    if required && known.is_empty() && !people_sign_in {
-        tracing::warn!(
-            code = Code::AUTH_NO_TOKENS.as_str(),
-            "a token is asked for and none is known, so nobody can call: make one with `waybill token create` while no host runs, or \
-             configure [[auth.token]]"
-        );
-    }
-    let is_stored = || stored.list().iter().any(|token| token.source == TokenSource::Store);
-    if !required && is_stored() {
-        tracing::warn!("tokens are stored and nobody is asked for one: set [auth] required = true");
-    }
-}
-
-fn record(token: &AuthToken) -> Result<TokenRecord, CliError> {
-    use waybill_server::auth::Tenants;
-    let tenants = match &token.tenants {
-        None => Tenants::All,
-        Some(names) => {
-            Tenants::Only(names.iter().map(waybill_core::ids::Tenant::new).collect::<Result<_, _>>().map_err(
-                |error| CliError::usage(format!("[[auth.token]] {:?}: {error}", token.name), "correct its tenants"),
-            )?)
-        }
-    };
-    let sha256 = token.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (roles, streams) = (token.roles.clone(), token.streams.clone());
-    Ok(TokenRecord { name: token.name.clone(), sha256, tenants, roles, streams })
 }
 
 fn limits(settings: &ServerSettings) -> Limits {

@@ -435,6 +435,8 @@ fn a_token_is_asked_for_where_others_reach_the_host_or_one_is_configured_unless_
         assert!(shown.origin.to_string().ends_with(by), "{toml}: {}", shown.origin);
         // With nobody asked, only this machine's programs send, and what listens here gets what they send.
         assert_eq!(config.transports.is_empty(), required, "{toml}");
+        let is_warned = config.warnings.iter().any(|warning| warning.contains("[[auth.token]]: nobody is asked"));
+        assert_eq!(is_warned, !required && !config.auth.tokens.is_empty(), "{toml}: {:?}", config.warnings);
     }
     assert!(case("").env("WAYBILL_AUTH_REQUIRED", "true").load().unwrap().auth.required);
 }

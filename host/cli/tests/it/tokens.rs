@@ -68,6 +68,9 @@ fn a_token_without_a_role_is_a_mistake_of_the_command_line() {
     let done = waybill(&["token", "create", "ci"]).run();
     assert_eq!(done.exit, Exit::Usage);
     assert!(done.err.contains("--role"), "{}", done.err);
+    let both =
+        waybill(&["token", "create", "ci", "--role", "viewer", "--data", "gone", "--url", "http://127.0.0.1:1"]).run();
+    assert!(both.exit == Exit::Usage && both.err.contains("CLI.USAGE") && both.err.contains("--url"), "{both:?}");
     let in_memory = waybill(&["token", "create", "ci", "--role", "viewer", "--config", "gone.toml"]).run();
     assert!(in_memory.exit == Exit::Usage && in_memory.err.contains("CONFIG.FILE"), "{in_memory:?}");
 }
@@ -101,6 +104,63 @@ fn the_first_token_is_made_while_no_host_runs_and_revoking_it_opens_nothing() {
     host.signal(Signal::TERM);
     let (status, told) = host.ended();
     assert!(status.success(), "{told}");
+}
+
+#[test]
+fn a_host_that_nothing_tells_whether_to_ask_does_not_start_where_tokens_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    let made = waybill(&["token", "create", "ops", "--role", "admin", "--config", &config]).run();
+    assert_eq!(made.exit, Exit::Done, "{}", made.err);
+    for note in ["is new: only a host that is started on it", "when [auth] required is written"] {
+        assert!(made.err.contains(note), "{}", made.err);
+    }
+    let (status, told) = Host::start(dir.path(), &["--config", &config]).ended();
+    assert_eq!(status.code(), Some(Exit::Usage as i32), "{told}");
+    assert!(told.contains("CONFIG.MISSING") && told.contains("write [auth] required"), "{told}");
+    for (required, exit) in [(true, Exit::NotAllowed), (false, Exit::Done)] {
+        std::fs::write(&config, format!("{text}[auth]\nrequired = {required}\n")).unwrap();
+        let mut host = Host::start(dir.path(), &["--config", &config]);
+        assert_eq!(ask(&host.url(), &["outbox", "stats"]).exit, exit);
+        host.signal(Signal::TERM);
+        let (status, told) = host.ended();
+        assert!(status.success(), "{told}");
+    }
+}
+
+/// As whoever does it with `sudo` in the place of the host's user. Only root can try.
+#[test]
+fn no_token_is_made_in_the_data_folder_of_another_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = noop(dir.path());
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let nobody = Some(65_534);
+    if let Err(error) = std::os::unix::fs::chown(&data, nobody, nobody) {
+        eprintln!("not checked: not root ({error})");
+        return;
+    }
+    let refused = waybill(&["token", "create", "ops", "--role", "admin", "--config", &config]).run();
+    assert!(refused.exit == Exit::Failed && refused.err.contains("STORAGE.DIRECTORY"), "{refused:?}");
+    assert!(refused.err.contains("another user") && refused.out.is_empty(), "{refused:?}");
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "nothing is put there");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_token_that_could_not_be_written_is_named_so_that_it_can_be_revoked() {
+    let host = TestHost::empty();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_waybill"))
+        .args(["token", "create", "ci", "--role", "viewer", "--url", &host.url])
+        .stdout(full)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(Exit::Failed as i32), "{told}");
+    assert!(told.contains("CLI.IO") && told.contains("`waybill token revoke ci`"), "{told}");
+    assert_eq!(asked(&host, &["token", "revoke", "ci"]).run().exit, Exit::Done);
 }
 
 /// A host with a token and `before`, whose file then has `after` alone. `changed` is a setting that the reload names.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 use waybill_api::tokens::{CreatedToken, NewToken};
+use waybill_core::code::Code;
 
 use crate::args::{Global, duration};
 use crate::commands::Context;
-use crate::exit::CliError;
+use crate::exit::{CliError, Exit};
 use crate::output::{Format, safe};
 use crate::serve;
 use crate::setup::{ConfigArgs, Source};
@@ -55,12 +56,20 @@ impl Create {
 pub(super) async fn run(args: &Create, global: &Global, term: &mut Term) -> Result<(), CliError> {
     let asked = args.asked();
     if args.config.data.is_some() || args.config.config.is_some() {
+        if global.url.is_some() || global.token_file.is_some() {
+            let what = "--data and --config open the store itself, and --url and --token-file are for asking a host";
+            return Err(CliError::usage(what, "give the ones or the others"));
+        }
         let config = Source::new(&args.config, Vec::new(), term).read()?;
         // Opening a store takes far more room than asking a host does.
         let created = Box::pin(serve::create_token(&config, asked, term)).await?;
         let text = serde_json::to_string(&created).unwrap_or_default();
-        if !config.auth.required {
-            term.say("note: the host asks nobody for a token: set [auth] required = true");
+        match (config.auth.required, config.auth.is_said) {
+            (true, _) => {}
+            (false, true) => term.say("note: the host asks nobody for a token: set [auth] required = true"),
+            (false, false) => {
+                term.say("note: with a token stored the host starts when [auth] required is written: set it to true");
+            }
         }
         return write(&created, &text, global.format(), term);
     }
@@ -87,8 +96,17 @@ fn write(created: &CreatedToken, json: &str, format: Format, term: &mut Term) ->
         }),
         safe(&stored.roles.join(", ")),
     ));
-    match format {
-        Format::Json | Format::Jsonl => term.line(json.trim_end()),
-        Format::Table | Format::Ids => term.line(&safe(&created.token)),
-    }
+    let text = match format {
+        Format::Json | Format::Jsonl => json.trim_end().to_owned(),
+        Format::Table | Format::Ids => safe(&created.token),
+    };
+    // Nobody has it then, and it stays in force.
+    writeln!(term.out, "{text}").and_then(|()| term.out.flush()).map_err(|cause| CliError::Host {
+        code: Code::CLI_IO,
+        what: format!(
+            "token {name:?} was made, and writing it failed ({cause}): revoke it with `waybill token revoke {name}`",
+            name = stored.name
+        ),
+        exit: Exit::Failed,
+    })
 }

@@ -13,8 +13,9 @@ use crate::output::{self, safe};
 #[command(after_help = "Examples:\n  \
     waybill token revoke ci\n  \
     waybill token revoke old-1 old-2\n\n\
-    What began with one of them ends: sessions of the page at once, subscriptions with their next event. Revoking the last\n\
-    one opens nothing. One of the configuration is taken out there.")]
+    What began with one of them ends: sessions of the page at once, subscriptions with their next event. Calls under\n\
+    way are done to their end; tokens that it made and links for approvals stay until theirs. Revoking the last one opens\n\
+    nothing. One of the configuration is taken out there.")]
 pub struct Revoke {
     /// Their names; `-` reads them from stdin, one a line
     #[arg(required = true, value_name = "NAME")]
