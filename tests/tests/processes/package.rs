@@ -103,7 +103,7 @@ fn the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in(folde
     assert_eq!(std::fs::metadata(&waybill).unwrap().permissions().mode() & 0o777, 0o755);
     let version = text(Command::new(&waybill).arg("version"));
     assert!(
-        version.contains(&text(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version")).trim()),
+        version.contains(text(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version")).trim()),
         "{version}"
     );
     run(Command::new(&waybill).args(["config", "check", "--config"]).arg(root.join("etc/waybill/waybill.toml")));
@@ -129,6 +129,11 @@ fn the_package_installs_a_binary_that_runs_and_a_service_that_is_fenced_in(folde
     // The units that it refers to are the system's.
     let units = root.join("lib/systemd/system");
     run(Command::new("cp").args(["-rn", "/lib/systemd/system/."]).arg(&units));
+    // As are the programs that it starts.
+    let kill = root.join("bin/kill");
+    std::fs::create_dir_all(root.join("bin")).unwrap();
+    std::fs::write(&kill, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&kill, std::fs::Permissions::from_mode(0o755)).unwrap();
     let within = format!("--root={}", root.display());
     let verified = run(Command::new("systemd-analyze").args(["verify", "--man=no", &within, "waybill.service"]));
     assert_eq!(String::from_utf8_lossy(&verified.stderr), "");

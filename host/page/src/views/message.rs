@@ -282,6 +282,7 @@ fn body(message: &MessageView, tab: PayloadTab) -> Markup {
 fn of_text(json: &str) -> String {
     match hidden_count(json) {
         0 => "Numbers are shown as written.".to_owned(),
+        1 => "Numbers are shown as written. One invisible character is marked.".to_owned(),
         hidden => format!("Numbers are shown as written. {hidden} invisible characters are marked."),
     }
 }

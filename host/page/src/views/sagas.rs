@@ -209,7 +209,7 @@ fn happened(history: &[HistoryLine], dropped: Option<u32>, as_of: AsOf) -> Marku
             }
             p.more { span {
                 (history.len().min(HISTORY_MAX)) " of " (history.len()) ", the latest first"
-                @if let Some(dropped) = dropped { "; " (dropped) " in the middle aren’t kept" }
+                @if let Some(dropped) = dropped.filter(|dropped| *dropped > 0) { "; " (dropped) " in the middle aren’t kept" }
             } }
         }
     }

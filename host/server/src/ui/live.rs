@@ -314,14 +314,16 @@ pub(super) async fn present(app: &App, caller: &Caller, tenant: Option<&Tenant>,
     let ui = app.ui.as_ref()?;
     let seen = timeout(within, ui.watchers.seen(app)).await.ok()?.ok()?;
     let is_within = |whose: &str| tenant.is_none_or(|tenant| whose == tenant.as_str());
+    // The navigation tells who sees all tenants of all of them, on whatever view.
+    let of = tenant.filter(|_| !caller.sees_all());
     let present = Present {
         depths: seen.glance.depths.iter().filter(|row| is_within(&row.tenant)).collect(),
         transports: &seen.glance.transports,
-        held: seen.held.iter().filter(|hold| is_seen(hold, caller, tenant)).count(),
+        held: seen.held.iter().filter(|hold| is_seen(hold, caller, of)).count(),
         // These are of all tenants together.
-        sagas: seen.sagas.clone().filter(|_| tells_newer(caller, tenant)),
+        sagas: seen.sagas.clone().filter(|_| caller.sees_all()),
         dead: seen.glance.dead,
-        shows_dead: tells_newer(caller, tenant),
+        shows_dead: caller.sees_all(),
     };
     Some(present.numbers())
 }

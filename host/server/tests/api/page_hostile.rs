@@ -52,13 +52,15 @@ pub fn corpus() -> Vec<String> {
 }
 
 /// JSON that is shown as it is written.
-const RAW: [&str; 6] = [
-    "{\"zq\":1e999,\"a\":-0.0,\"b\":12345678901234567890123}",
+const RAW: [&str; 7] = [
+    "{\"zq\":1e300,\"a\":-0.0,\"b\":12345678901234567890123}",
     "{\"s\":\"\\ud800 zq\",\"\\udfff\":1}",
     "{\"a\":1,\"a\":2,\"<b zq>\":{\"</script>\":\"\\u0000\\u202e\"}}",
     "\"\\u003cscript zq\\u003e\"",
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"zq\"]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
     "null",
+    // Readers differ about it, so it isn't taken.
+    "{\"zq\":1e999}",
 ];
 
 /// Fields of a message. The first take hardly anything.
@@ -194,6 +196,11 @@ async fn a_payload_is_shown_as_it_came_whatever_it_is() {
         let body = format!("{{\"topic\":\"http:http://shop.example/hook\",\"id\":\"{id}\",{payload}}}");
         let answer = api.post("/v1/messages", body).await;
         assert!(answer.status.as_u16() < 500, "{payload:.100}: {}", answer.text);
+        assert_eq!(
+            answer.status.is_success(),
+            !payload.contains("1e999") && !payload.contains("ud800") && !payload.contains("\"a\":2"),
+            "{payload:.100}"
+        );
         if !answer.status.is_success() {
             continue;
         }
@@ -202,7 +209,7 @@ async fn a_payload_is_shown_as_it_came_whatever_it_is() {
             let query = [("id", &*id), ("show", show)];
             let page = shown(&api, &address::with(address::MESSAGE, &query)).await.text;
             if number == 0 && show != "headers" {
-                assert!(page.contains("1e999") && page.contains("12345678901234567890123"), "{page}");
+                assert!(page.contains("1e300") && page.contains("12345678901234567890123"), "{page}");
             }
         }
     }

@@ -123,7 +123,9 @@ async fn prepared(api: &Api, act: Act, id: &str) -> String {
         | Act::StreamAppend
         | Act::ConfigurationReload => {}
         // Its definition is made by the first saga of it.
-        Act::SagaStart => host.waiting_saga("acme", &format!("{id}-first")).await,
+        Act::SagaStart => {
+            host.waiting_saga("acme", &format!("{id}-first")).await;
+        }
     }
     id.to_owned()
 }

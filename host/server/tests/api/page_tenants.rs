@@ -298,8 +298,9 @@ async fn an_id_of_another_tenant_is_no_id() {
 #[tokio::test]
 async fn a_cursor_of_another_tenant_is_refused() {
     let both = both().await;
-    for list in
-        ["/ui/messages", "/ui/dead-letters", "/ui/sagas", "/ui/inbox", "/ui/idempotency", "/ui/audit", "/ui/streams"]
+    // Acts alone fill no page of the trail.
+    let audit = "/ui/audit?filter=kind%3DTx*";
+    for list in ["/ui/messages", "/ui/dead-letters", "/ui/sagas", "/ui/inbox", "/ui/idempotency", audit, "/ui/streams"]
     {
         let page = both.api.send(as_signed_in(list, &both.globex)).await.text;
         let older = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -307,7 +308,8 @@ async fn a_cursor_of_another_tenant_is_refused() {
         let older = older.unwrap_or_else(|| panic!("{list} has no further page: {page}"));
         assert_eq!(both.api.send(as_signed_in(&older, &both.globex)).await.status, 200, "{older}");
         let after = older.split("after=").nth(1).and_then(|rest| rest.split('&').next()).unwrap();
-        for path in [format!("{list}?after={after}"), format!("{list}?tenant=acme&after={after}")] {
+        let more = if list.contains('?') { "&" } else { "?" };
+        for path in [format!("{list}{more}after={after}"), format!("{list}{more}tenant=acme&after={after}")] {
             let answer = both.looks(&path).await;
             is_clean(&answer, &path);
             let says_why =
@@ -391,7 +393,10 @@ async fn an_act_on_what_another_tenant_has_changes_nothing() {
                 fields.push(("tenant", "globex"));
             }
             let answer = both.api.send(form(&path, &fields, &both.acme)).await;
-            says_nothing(&answer, &path);
+            // What the caller wrote is shown to them again.
+            if act.about().reach != Reach::New {
+                says_nothing(&answer, &path);
+            }
             // A filter takes what is one's own, which is nothing here; of picked rows each has its own refusal.
             let is_refused = answer.status.is_client_error();
             let takes_nothing = answer.status == 303 && target.id.is_empty();

@@ -31,7 +31,7 @@ pub fn make(place: &Path, binary: &Path, architecture: &str, glibc: &str) -> Res
     let kib = size(&root)?.div_ceil(1024);
     let control = format!(
         "Package: waybill\nVersion: {VERSION}\nArchitecture: {architecture}\nMaintainer: Waybill <waybill@localhost>\n\
-         Installed-Size: {kib}\nDepends: adduser, ca-certificates, libc6 (>= {glibc}), libgcc-s1\nSection: net\n\
+         Installed-Size: {kib}\nDepends: adduser, ca-certificates, libc6 (>= {glibc}), libgcc-s1, procps\nSection: net\n\
          Priority: optional\nDescription: transactional outbox, sagas, inbox and event streams in one binary\n \
          Transports, sources and participants are sandboxed WebAssembly components that are\n \
          loaded, swapped and rolled back while the host runs.\n"

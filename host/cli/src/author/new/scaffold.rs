@@ -269,7 +269,9 @@ mod tests {
             for module in imported {
                 assert!(types.contains(&format!("declare module \"waybill:{module}\" {{")), "{world:?}: {module}");
             }
-            assert!(!types.contains(": unknown") && !types.contains("= unknown"), "all of it can be declared: {types}");
+            let mut code = types.lines().filter(|line| !line.trim_start().starts_with(['*', '/']));
+            let is_unknown = |line: &str| line.contains(": unknown") || line.contains("= unknown");
+            assert!(!code.any(is_unknown), "all of it can be declared: {types}");
         }
     }
 

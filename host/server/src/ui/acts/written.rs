@@ -127,7 +127,9 @@ async fn check(
             match letter {
                 DeadLetterView::Message(message) => {
                     let copy = fields.over(*message).map_err(Problem::invalid)?;
-                    copy.check(now(), usize::MAX)?;
+                    // It happened when the original did, by the clock of whoever wrote that.
+                    let at = copy.occurred_at.map_or(now(), |at| at.max(now()));
+                    copy.check(at, usize::MAX)?;
                 }
                 DeadLetterView::Inbox(inbox) => drop(fields.over_received(*inbox).map_err(Problem::invalid)?),
                 DeadLetterView::Saga(_) | DeadLetterView::Event(_) => {}

@@ -33,15 +33,29 @@ pub async fn one_by_one(bench: &Bench, messages: u64) -> Result<Figure> {
 async fn through(bench: &Bench, messages: u64, (size, clients): (u64, usize), config: &str) -> Result<Figure> {
     let sink = Sink::start(false).await.context("starting the sink")?;
     let mut host = Measured::start(bench, config).await?;
+    let figure = through_host(&mut host, &sink, messages, (size, clients)).await?;
+    host.end().await?;
+    Ok(figure)
+}
+
+/// W1b on a host that has started, to a sink that has had nothing yet.
+pub async fn in_batches_through(host: &mut Measured, sink: &Sink, messages: u64) -> Result<Figure> {
+    through_host(host, sink, messages, (BATCH, BATCH_CLIENTS)).await
+}
+
+async fn through_host(
+    host: &mut Measured,
+    sink: &Sink,
+    messages: u64,
+    (size, clients): (u64, usize),
+) -> Result<Figure> {
     let bodies = batches(&Plan::new(sink.url("orders")), 0, messages, size);
     host.mark()?;
     let began = Instant::now();
     let sent = send(host.api.base(), "/v1/messages", bodies, clients, None).await?;
     all_arrived(sink.wait_for(messages, PATIENCE).await, sink.arrived(), messages)?;
     host.drained().await?;
-    let figure = host.used(Figure::of_rate(messages, began.elapsed()).with_times(sent))?;
-    host.end().await?;
-    Ok(figure)
+    host.used(Figure::of_rate(messages, began.elapsed()).with_times(sent))
 }
 
 /// Sends all of them over so many connections; answers the time of each request. Every answer has to hold `wanted`.

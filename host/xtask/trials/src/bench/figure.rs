@@ -101,7 +101,8 @@ impl fmt::Display for Figure {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The middle one, or half way between the two in the middle; none where there are no values.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = values.get(values.len() / 2).copied()?;
     if values.len() % 2 == 1 {

@@ -22,6 +22,7 @@ mod kept;
 mod latency;
 mod live;
 mod native;
+mod page;
 mod relay;
 mod replay;
 mod saga;
@@ -44,7 +45,7 @@ use table::Report;
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench                      every workload, five alternations\n  \
-    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w10 w11 w12          event streams\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  cargo xtask bench otel --rounds 9      what telemetry costs\n  \
+    cargo xtask bench w1b w1s --rounds 7   two of them\n  cargo xtask bench w2 w2f               sagas\n  cargo xtask bench w10 w11 w12          event streams\n  cargo xtask bench w1b w8               tables, and the ratio that W1b has to the same relay\n  cargo xtask bench w1r --json bench.jsonl\n  cargo xtask bench otel --rounds 9      what telemetry costs\n  cargo xtask bench page --rounds 9      what the page costs, beside its bars\n  \
     cargo xtask bench seen --millions 1 --seconds 20 --form random   a small run of what takes hours")]
 pub struct Arguments {
     /// Workloads; all if none is named
@@ -117,6 +118,8 @@ pub enum Workload {
     W12,
     /// W1b without telemetry, and with it exported to a receiver that throws it away, no trace and every trace recorded (only when named)
     Otel,
+    /// The page's budget: first bytes of views and deliveries beside readers with 100,000 dead letters, W1b beside an open page, bytes and requests of a view (only when named)
+    Page,
     /// Ten million messages through one data directory (only when named: it takes minutes)
     Endurance,
     /// A good transport beside each hostile behaviour of `tests/guests` (only when named)
@@ -172,7 +175,7 @@ impl Workload {
             Self::W11 => &replay::PARTS,
             Self::W12 => &live::PARTS,
             Self::Otel => &traced::PARTS,
-            Self::Endurance | Self::Hostile | Self::Seen => &[],
+            Self::Page | Self::Endurance | Self::Hostile | Self::Seen => &[],
         };
         parts.iter().map(|(name, side)| ((*name).to_owned(), *side)).collect()
     }
@@ -180,7 +183,7 @@ impl Workload {
     /// Messages or sagas of one run: some seconds on two cores.
     fn messages(self) -> u64 {
         match self {
-            Self::W1b | Self::Otel => 200_000,
+            Self::W1b | Self::Otel | Self::Page => 200_000,
             Self::W1s => 100_000,
             Self::W3 => 200_000,
             Self::W1r => 2_000,
@@ -259,6 +262,12 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut report = Report::new(arguments.json.as_deref())?;
     for workload in workloads {
         let messages = arguments.thousands.map_or(workload.messages(), |thousands| thousands * 1_000);
+        if *workload == Workload::Page {
+            eprintln!("page: {} rounds, {messages} messages of W1b", arguments.rounds);
+            let page = page::run(&bench, arguments.rounds, messages).await?;
+            report.keep(&page.lines()?)?;
+            print!("{page}");
+        }
         if *workload == Workload::Endurance {
             eprintln!("endurance: {messages} messages");
             let endurance = endurance::run(&bench, messages).await?;
