@@ -82,8 +82,11 @@ impl Condition {
 
 /// The names in a list of fields; what stands in brackets or behind a semicolon is about them.
 fn names(fields: &str) -> impl Iterator<Item = &str> {
-    let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    fields.split(", ").filter_map(|part| part.split_whitespace().next()).filter(is_name)
+    fields.split(", ").filter_map(|part| part.split_whitespace().next()).filter(|word| is_word(word))
+}
+
+fn is_word(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
 /// Reads conditions. `fields` says what may be written, for messages; ages count back from `now`.
@@ -136,6 +139,10 @@ fn condition(text: String, fields: &str, now: UnixMillis) -> Result<Condition, F
             Some(if sign == ">" { Bound::Before(at) } else { Bound::After(at) })
         }
         (field, "<" | ">") if !NUMBERS.contains(&field) => {
+            if is_word(field) && !fields.is_empty() && names(fields).all(|name| name != field) {
+                let (field, value) = (field.to_owned(), value.to_owned());
+                return Err(Condition { field, sign: '=', value, bound: None, text: text.clone() }.unknown(fields));
+            }
             return Err(refuse(format!("only age and replayed take {sign:?}; use =")));
         }
         ("since" | "until", _) => {

@@ -231,7 +231,7 @@ fn what_can_be_read_of_a_filter_stays_as_it_was_typed() {
     let read = |text: &str| readable(text, |text| Filter::parse(text, UnixMillis(0)));
     assert_eq!(read("key=\"a b\" age>1h"), ("key=\"a b\" age>1h".to_owned(), None));
     for (text, kept, says) in [
-        ("tenant=acme agee=1h  key=\"a 'b' c\"", "tenant=acme key=\"a 'b' c\"", "did you mean \"age\"?"),
+        ("tenant=acme agee>1h  key=\"a 'b' c\"", "tenant=acme key=\"a 'b' c\"", "did you mean \"age\"?"),
         ("colour=red", "", "there is no field"),
         ("key=a key=b topic=x", "key=a topic=x", "stands twice"),
         ("topic=x key=\"a b", "", "a quote isn't closed"),
