@@ -73,6 +73,16 @@ pub enum InputError {
     /// A `traceparent` that isn't one.
     #[error("traceparent {text:?} isn't a W3C trace context (version-trace-parent-flags in lower-case hex)")]
     TraceParent { text: String },
+    /// A cron expression that isn't one, or that no instant matches.
+    #[error("cron expression {text:?} isn't usable: {cause}")]
+    Cron { text: String, cause: String },
+    /// A name of no time zone.
+    #[error("there is no time zone {text:?} in the IANA database that Waybill brings: write it as {meant}")]
+    TimeZone {
+        text: String,
+        /// One that is like it, or any.
+        meant: String,
+    },
     /// Too many messages in one request.
     #[error("the request has {count} messages, at most {count_max} are taken: split it")]
     TooMany { count: usize, count_max: usize },

@@ -30,6 +30,7 @@ pub mod outbox;
 pub mod port;
 pub mod route;
 pub mod saga;
+pub mod schedule;
 pub mod seq_json;
 pub mod step_address;
 pub mod streams;
