@@ -17,6 +17,7 @@
 //! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
 //! | `tokens` | API tokens |
+//! | `schedules` | schedules, and the commit of their runs |
 //! | `wal` | repairs the log of the embedded database after a crash |
 //!
 //! The same conformance suite runs on this and on the in-memory reference store. What it doesn't do: decide anything about
@@ -39,6 +40,7 @@ mod quarantine;
 mod query;
 mod rows;
 mod saga;
+mod schedules;
 mod schema;
 mod shards;
 mod store;

@@ -123,6 +123,8 @@ pub const RELAY_OVERTAKEN: &str = "relay_overtaken";
 pub const OPERATIONS: &str = "waybill_operation";
 /// API tokens that were made while a host ran: name.
 pub const TOKEN: &str = "waybill_token";
+/// Schedules, and where each stands: `[tenant, name]`.
+pub const SCHEDULE: &str = "waybill_schedule";
 /// The audit trail's acts of operators and hosts: `[millis, order, ulid]`.
 pub const AUDIT: &str = "waybill_audit";
 /// Its events of messages, sagas, received messages and dead letters of streams, those of one commit in a record: `[millis, shard,
@@ -141,7 +143,7 @@ pub const MIGRATION: &str = "waybill_migration";
 pub const DOORSTEPS: [&str; 2] = [DOOR, STREAM_DOOR];
 
 /// All of them: no caller's statement may touch one.
-pub const OWN: [&str; 64] = [
+pub const OWN: [&str; 65] = [
     OUTBOX,
     DATA,
     DOOR,
@@ -200,6 +202,7 @@ pub const OWN: [&str; 64] = [
     RELAY_OVERTAKEN,
     OPERATIONS,
     TOKEN,
+    SCHEDULE,
     AUDIT,
     TX_EVENT,
     KV,

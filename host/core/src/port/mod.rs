@@ -20,6 +20,7 @@ pub mod quarantine;
 pub mod query;
 pub mod saga;
 pub mod saga_store;
+pub mod schedules;
 pub mod service;
 pub mod source;
 pub mod step_needs;

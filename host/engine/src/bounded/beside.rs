@@ -1,4 +1,4 @@
-//! What parts beside the engine ask of the store: state of plugins, and API tokens.
+//! What parts beside the owners ask of the store: state of plugins, API tokens, and schedules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use waybill_core::port::kv::{KvEntry, KvError, KvExpectation, KvQuota, KvStore};
+use waybill_core::port::schedules::ScheduleStore;
 use waybill_core::port::store::StoreError;
 use waybill_core::port::tokens::{StoredToken, TokenStore};
+use waybill_core::port::transact::DoorGroup;
+use waybill_core::schedule::{Schedule, ScheduleKey};
 
 use super::{Bounded, GivenUp, within};
 
@@ -51,6 +54,30 @@ impl TokenStore for Bounded<dyn TokenStore> {
     async fn stored_tokens(&self) -> Result<Vec<StoredToken>, StoreError> {
         within!(self.stored_tokens())
     }
+}
+
+#[async_trait]
+impl ScheduleStore for Bounded<dyn ScheduleStore> {
+    async fn add_schedule(&self, schedule: &Schedule) -> Result<(), StoreError> {
+        within!(self.add_schedule(schedule))
+    }
+    async fn change_schedule(&self, next: &Schedule, messages: Vec<DoorGroup>) -> Result<(), StoreError> {
+        within!(self.change_schedule(next, messages))
+    }
+    async fn remove_schedule(&self, key: &ScheduleKey) -> Result<bool, StoreError> {
+        within!(self.remove_schedule(key))
+    }
+    async fn schedule(&self, key: &ScheduleKey) -> Result<Option<Schedule>, StoreError> {
+        within!(self.schedule(key))
+    }
+    async fn schedules(&self) -> Result<Vec<Schedule>, StoreError> {
+        within!(self.schedules())
+    }
+}
+
+/// Schedules with `limit` on every call; one that is given up is [`StoreError::Unavailable`].
+pub fn bounded_schedules(store: Arc<dyn ScheduleStore>, limit: Duration) -> Arc<dyn ScheduleStore> {
+    Bounded::new(store, limit)
 }
 
 /// API tokens with `limit` on every call; one that is given up is [`StoreError::Unavailable`].

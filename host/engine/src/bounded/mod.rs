@@ -10,7 +10,7 @@
 //! | `sagas` | sagas |
 //! | `inbox` | the inbox |
 //! | `streams` | event streams |
-//! | `beside` | plugins' state and API tokens, for parts beside the engine |
+//! | `beside` | plugins' state, API tokens and schedules, for parts beside the owners |
 
 mod beside;
 mod inbox;
@@ -31,7 +31,7 @@ use waybill_core::port::transact::TransactStore;
 
 use crate::config::Stores;
 
-pub use beside::{bounded_kv, bounded_tokens};
+pub use beside::{bounded_kv, bounded_schedules, bounded_tokens};
 
 /// A walk over all of a table gets so many times as long as a call.
 const WALK_TIMES: u32 = 10;

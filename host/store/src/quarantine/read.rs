@@ -21,10 +21,10 @@ use crate::tables::{
     ID_DUE, IDEMPOTENCY, IDEMPOTENCY_DUE, INBOX, INBOX_CONSUMER, INBOX_DEAD, INBOX_DONE, INBOX_SEEN, INBOX_SEEN_DUE,
     INBOX_SHARD, INBOX_TAKEN, INDEX, INDEX_SHARD, KV, KV_SCOPE, OPERATIONS, OUTBOX, PARKED, RELAY_AT, RELAY_OVERTAKEN,
     SAGA, SAGA_DEAD, SAGA_DEFINITION, SAGA_DEFINITION_HASH, SAGA_DONE, SAGA_DOOR, SAGA_ENDED, SAGA_JOURNAL, SAGA_SHARD,
-    SAGA_START, SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE, STREAM_REST,
-    STREAM_SHARD, STREAM_TYPE, TOKEN, TX_EVENT, history_due, part, part_shard, part_text,
+    SAGA_START, SCHEDULE, SCHEDULED, SHARD, STREAM, STREAM_DEAD, STREAM_DOOR, STREAM_DUE, STREAM_FEED, STREAM_NODE,
+    STREAM_REST, STREAM_SHARD, STREAM_TYPE, TOKEN, TX_EVENT, history_due, part, part_shard, part_text,
 };
-use crate::{dedup, idempotency, index, kv, tokens, transact};
+use crate::{dedup, idempotency, index, kv, schedules, tokens, transact};
 
 /// What a row holds, as far as it matters for putting it back.
 pub enum Content {
@@ -104,6 +104,7 @@ pub fn reader(table: &str) -> Option<Reader> {
         },
         OPERATIONS => |row, _| plain(transact::operation_in(row)),
         TOKEN => |row, _| plain(tokens::token_in(row)),
+        SCHEDULE => |row, _| plain(schedules::schedule_in(row)),
         AUDIT => |row, _| plain(small::json::<AuditEvent>(AUDIT, row.fields.clone())),
         TX_EVENT => |row, _| plain(tx_event::record(row)),
         KV => |row, _| plain(kv::entry_in(row)),

@@ -31,6 +31,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 10, name: "tx_event", text: include_str!("0010_tx_event.surql") },
     Migration { number: 11, name: "index", text: include_str!("0011_index.surql") },
     Migration { number: 12, name: "tokens", text: include_str!("0012_tokens.surql") },
+    Migration { number: 13, name: "schedules", text: include_str!("0013_schedules.surql") },
 ];
 
 const DOOR_STAMPS: &str = include_str!("0006_door_stamps.surql");
@@ -172,6 +173,7 @@ mod tests {
         "e76897a3f6d8fcbbee3357a89e4fa527dfee3167ff972b4318da702dbfbc0aac",
         "c9967d1c721a4e63a6ee77451104ccd073ffc5ec2bf4df8812f6b1a158d639c7",
         "b00d8bbc38439417034b3780bab0aeae1033511d713fb79962183c68eed1b52f",
+        "a5d1ccf8c00177058fc4e2d5ec094e9e879d294c4d335f045ed7cf814f4f651d",
     ];
 
     #[test]

@@ -16,6 +16,7 @@ use waybill_core::port::kv::{KvExpectation, KvQuota, KvStore};
 use waybill_core::port::quarantine::{QuarantineStore, Restored};
 use waybill_core::port::query::{ListKind, QueryStore};
 use waybill_core::port::saga_store::{SagaStore, SagaTable};
+use waybill_core::port::schedules::ScheduleStore;
 use waybill_core::port::store::{OwnerStore, StoreError, Write};
 use waybill_core::port::tokens::TokenStore;
 use waybill_core::port::transact::TransactStore;
@@ -81,7 +82,7 @@ fn place(table: &str) -> &'static str {
         RELAY_OVERTAKEN => "['mail', 'acme', 'good', 7]",
         SCHEDULED => "[0, 7, 'id']",
         DONE => "[0, 7, 1]",
-        ID | IDEMPOTENCY => "['acme', 'bad']",
+        ID | IDEMPOTENCY | SCHEDULE => "['acme', 'bad']",
         INDEX => "['header.x-a', '1', 'orders', 0]",
         BLOB | OPERATIONS | TOKEN => "bad",
         DEDUP => "['acme', 't', 'x', 'sha']",
@@ -134,6 +135,7 @@ async fn read_all(store: &SurrealStore) -> String {
         store.operations(None, 100),
         store.running_operations(),
         store.stored_tokens(),
+        store.schedules(),
         store.audit_lines(&AuditQuery { kind: Some(Glob::new("*")), ..AuditQuery::default() }, None, 100),
         store.entries(None, &EntryFilter::default(), UnixMillis(1), None, 100),
         store.keys("scope", "good", None, 100),

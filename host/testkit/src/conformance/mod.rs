@@ -22,6 +22,7 @@ pub mod saga_aside;
 pub mod saga_samples;
 pub mod sagas;
 pub mod samples;
+pub mod schedules;
 pub mod segments;
 pub mod stopped;
 pub mod stream_blobs;
@@ -41,16 +42,20 @@ use waybill_core::port::inbox_store::InboxStore;
 use waybill_core::port::kv::KvStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga_store::SagaStore;
+use waybill_core::port::schedules::ScheduleStore;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::tokens::TokenStore;
 use waybill_core::port::transact::TransactStore;
 
 /// All ports of a store.
 pub trait Store:
-    OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore + TokenStore
+    OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore + TokenStore + ScheduleStore
 {
 }
-impl<T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore + TokenStore> Store for T {}
+impl<T> Store for T where
+    T: OwnerStore + TransactStore + QueryStore + KvStore + DedupStore + IdempotencyStore + TokenStore + ScheduleStore
+{
+}
 
 /// A store that keeps sagas, too.
 pub trait SagaPorts: OwnerStore + SagaStore + QueryStore {}
@@ -153,6 +158,12 @@ macro_rules! store_conformance {
             tokens: tokens_come_back_by_name_as_they_were_written
             tokens: a_name_is_taken_once_until_its_token_is_removed
             tokens: of_two_tokens_of_a_name_at_once_exactly_one_goes_in
+            schedules: schedules_come_back_by_tenant_and_name_as_they_were_written
+            schedules: a_name_is_taken_once_in_a_tenant_until_its_schedule_is_removed
+            schedules: a_record_and_its_messages_go_in_together
+            schedules: a_record_that_another_was_made_of_meanwhile_is_not_written_over
+            schedules: of_two_hosts_that_make_one_run_at_once_exactly_one_writes_it
+            schedules: a_message_whose_id_is_taken_is_left_out
             dedup: the_first_reserves_the_next_is_held_and_then_hears_of_the_delivery
             dedup: two_of_one_call_are_a_first_and_a_held
             dedup: what_failed_lets_the_next_one_go

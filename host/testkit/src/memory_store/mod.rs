@@ -16,6 +16,7 @@ mod owner;
 mod quarantine;
 mod query;
 mod sagas;
+mod schedules;
 mod statements;
 mod stream_blobs;
 mod stream_fates;

@@ -15,6 +15,7 @@ use waybill_core::port::dedup::DedupKey;
 use waybill_core::port::store::{OwnerCommit, SegmentInfo, StoreError, Write};
 use waybill_core::port::tokens::StoredToken;
 use waybill_core::port::transact::{AuditEvent, Operation};
+use waybill_core::schedule::{Schedule, ScheduleKey};
 use waybill_core::time::UnixMillis;
 use waybill_core::tx_event::{TxRecord, TxRecordKey};
 
@@ -91,6 +92,8 @@ pub struct Tables {
     pub idempotency: BTreeMap<EntryKey, Entry>,
     /// `waybill_token`, by its name.
     pub tokens: BTreeMap<String, StoredToken>,
+    /// `waybill_schedule`, by tenant and name.
+    pub schedules: BTreeMap<ScheduleKey, Schedule>,
     /// `plugin_kv`: value and revision.
     pub kv: BTreeMap<(String, String), (Bytes, u64)>,
     /// Latest revision given out in `plugin_kv`.
