@@ -17,6 +17,7 @@ use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga::HttpSteps;
 use waybill_core::port::saga_store::SagaStore;
+use waybill_core::port::schedules::ScheduleStore;
 use waybill_core::port::store::OwnerStore;
 use waybill_core::port::trace::Tracer;
 use waybill_core::port::transact::TransactStore;
@@ -173,6 +174,8 @@ pub struct EngineConfig {
     /// What the operator says of transports, by their names: bounds that differ from `send_timeout` and `batch`.
     pub endpoints: Vec<EndpointSettings>,
     pub sagas: SagaConfig,
+    /// Where schedules are kept; none = this host makes no runs of any. It is as at the start.
+    pub schedules: Option<Arc<dyn ScheduleStore>>,
     /// Outbox tables of applications that are published directly. They are as at the start.
     pub direct: DirectConfig,
     /// Sources and consumers of the inbox.
@@ -226,6 +229,7 @@ impl EngineConfig {
             transports: Vec::new(),
             endpoints: Vec::new(),
             sagas: SagaConfig::default(),
+            schedules: None,
             direct: DirectConfig::default(),
             inbound: Arc::default(),
             streams: StreamsConfig::default(),

@@ -19,7 +19,7 @@ use waybill_core::port::step_needs::StepNeeds;
 use waybill_core::port::transport::CallError;
 
 use crate::admission::Admission;
-use crate::bounded::{bounded, bounded_inbox, bounded_sagas, bounded_streams};
+use crate::bounded::{bounded, bounded_inbox, bounded_sagas, bounded_schedules, bounded_streams};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
 use crate::config::{EngineConfig, Stores};
@@ -33,6 +33,7 @@ use crate::janitor;
 use crate::live::{Live, TransportEntry};
 use crate::meter::Meter;
 use crate::saga::service::Sagas;
+use crate::schedules::Schedules;
 use crate::service::Outbox;
 use crate::service::operations::{self, Operations};
 use crate::shard::{Context, DoorBell, ShardHandle};
@@ -157,6 +158,11 @@ impl Engine {
         background.push(operations::start(&outbox));
         background.push(history::start(&outbox));
         background.extend(inbox.iter().map(Inbox::background));
+        background.extend(context.config.schedules.clone().map(|store| {
+            let store = bounded_schedules(store, context.config.store_timeout);
+            let sagas = sagas.clone().map(|sagas| sagas as Arc<dyn waybill_api::sagas::SagaService>);
+            Schedules::start(&context, store, &outbox.shards, sagas)
+        }));
         streams.iter().for_each(|streams| streams.background());
         Self {
             outbox,

@@ -22,6 +22,7 @@ mod live;
 mod meter;
 mod participants;
 mod saga;
+mod schedules;
 mod service;
 mod shard;
 mod spans;
@@ -29,7 +30,7 @@ mod streams;
 mod supervisor;
 mod transport_call;
 
-pub use bounded::{bounded_kv, bounded_schedules, bounded_tokens, bounded_transact};
+pub use bounded::{bounded_kv, bounded_tokens, bounded_transact};
 pub use changes::ChangeFeed;
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, Retries, SagaConfig, Stores};

@@ -267,7 +267,9 @@ pub async fn engine(
         brokers: config.transports.iter().map(|transport| (transport.name.clone(), broker_of(transport))).collect(),
         ..settings.streams.clone()
     };
-    let settings = EngineConfig { sagas, inbound: inbox, direct, streams, supervisor, changes, tracer, ..settings };
+    let schedules = Some(Arc::clone(store) as _);
+    let settings =
+        EngineConfig { sagas, schedules, inbound: inbox, direct, streams, supervisor, changes, tracer, ..settings };
     Ok(Engine::start(settings, stores, Arc::new(SystemClock)))
 }
 

@@ -76,7 +76,7 @@ impl ScheduleStore for Bounded<dyn ScheduleStore> {
 }
 
 /// Schedules with `limit` on every call; one that is given up is [`StoreError::Unavailable`].
-pub fn bounded_schedules(store: Arc<dyn ScheduleStore>, limit: Duration) -> Arc<dyn ScheduleStore> {
+pub(crate) fn bounded_schedules(store: Arc<dyn ScheduleStore>, limit: Duration) -> Arc<dyn ScheduleStore> {
     Bounded::new(store, limit)
 }
 

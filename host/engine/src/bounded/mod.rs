@@ -31,7 +31,8 @@ use waybill_core::port::transact::TransactStore;
 
 use crate::config::Stores;
 
-pub use beside::{bounded_kv, bounded_schedules, bounded_tokens};
+pub(crate) use beside::bounded_schedules;
+pub use beside::{bounded_kv, bounded_tokens};
 
 /// A walk over all of a table gets so many times as long as a call.
 const WALK_TIMES: u32 = 10;

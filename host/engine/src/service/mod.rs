@@ -95,7 +95,7 @@ pub(crate) fn door_id() -> MessageId {
 }
 
 /// Says that something may lie on a doorstep.
-fn wake_door(context: &Context, shards: &[ShardHandle]) {
+pub(crate) fn wake_door(context: &Context, shards: &[ShardHandle]) {
     context.door.ring();
     for shard in shards {
         shard.wake_door();

@@ -23,6 +23,7 @@ mod reconfigure;
 mod retention;
 mod retries;
 mod schedule;
+mod schedules;
 mod shards;
 mod slow_disk;
 mod supervision;

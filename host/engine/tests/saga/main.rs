@@ -19,6 +19,7 @@ mod operations;
 mod operators;
 mod reconfigure;
 mod restarts;
+mod schedules;
 mod support;
 mod trouble;
 mod waits;
