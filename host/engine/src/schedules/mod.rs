@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often schedules are read anew: what another host added or changed on a shared store runs from then on.
 const LIST_EVERY: Duration = Duration::from_secs(10);
 
-/// What makes runs.
+/// What a host makes the runs of schedules with.
 pub(crate) struct Schedules {
     context: Arc<Context>,
     store: Arc<dyn ScheduleStore>,
@@ -83,7 +83,10 @@ impl Schedules {
                 }
             }
             let mut more = false;
-            for one in held.iter_mut().filter(|one| self.is_mine(&one.schedule.key)) {
+            for one in &mut held {
+                if !self.is_mine(&one.schedule.key) {
+                    continue;
+                }
                 match self.look_at(one).await {
                     Ok(Looked::Done) => {}
                     Ok(Looked::More) => more = true,
