@@ -38,6 +38,7 @@
 //! | [`receiver`] | a local HTTP receiver that remembers everything |
 //! | [`redis`] | a real redis-server, and a small client of it |
 //! | [`saga_model`] | the randomised check of sagas, on the real shard and a real store |
+//! | [`schedule_model`] | random lives of a schedule, whose runs are counted |
 //! | [`seeds`] | running a model over many seeds |
 //! | [`storm`] | a crash loop: what it costs, and what it finds |
 //! | [`streams_model`] | the randomised check of event streams, on the real owner, readers and relay and the reference store |
@@ -82,6 +83,7 @@ pub mod rabbitmq;
 pub mod receiver;
 pub mod redis;
 pub mod saga_model;
+pub mod schedule_model;
 pub mod seeds;
 pub mod storm;
 pub mod streams_model;
