@@ -129,7 +129,7 @@ impl Schedule {
         if self.is_paused || !self.owed.is_empty() {
             return None;
         }
-        let turn = turn(calendar, self.missed, self.place, now)?;
+        let turn = turn(calendar, self.missed, self.place, now, self.work.runs_max())?;
         let runs: Vec<Run> = turn.runs.into_iter().map(|due| Run { due, by_hand: false }).collect();
         let mut next = self.with_runs(&runs, now);
         next.place = turn.place;

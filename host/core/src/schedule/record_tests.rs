@@ -95,6 +95,16 @@ fn runs_and_place_advance_in_one_record() {
 }
 
 #[test]
+fn a_commit_has_as_many_messages_as_go_into_its_bytes() {
+    let large = MessageWork { payload: vec![0_u8; WORK_BYTES_MAX].into(), ..message() };
+    let (schedule, calendar) = schedule(Work::Message(large));
+    let Advance { next, runs, is_cut } = schedule.advance(&calendar, hours(100)).unwrap();
+    assert_eq!((runs.len(), is_cut, next.place), (15, true, hours(15)));
+    let rest = next.advance(&calendar, hours(20)).unwrap();
+    assert_eq!((rest.runs.len(), rest.is_cut), (5, false));
+}
+
+#[test]
 fn a_runs_message_has_the_runs_id_and_happened_when_it_was_due() {
     let (schedule, _) = schedule(Work::Message(message()));
     let run = Run { due: hours(1), by_hand: false };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Calendar;
-use super::limits::{CATCH_UP_MAX, INSTANTS_MAX, ON_TIME, RUNS_MAX};
+use super::limits::{CATCH_UP_MAX, INSTANTS_MAX, ON_TIME};
 use crate::time::UnixMillis;
 
 /// What becomes of instants that passed while nobody made their runs: no host ran, or the store didn't answer, for more than a minute.
@@ -44,12 +44,12 @@ pub struct Turn {
     pub is_cut: bool,
 }
 
-/// Decides what is due behind `place`; none = nothing is.
-pub fn turn(calendar: &Calendar, policy: Missed, place: UnixMillis, now: UnixMillis) -> Option<Turn> {
+/// Decides what is due behind `place`, with `runs_max` runs at most; none = nothing is.
+pub fn turn(calendar: &Calendar, policy: Missed, place: UnixMillis, now: UnixMillis, runs_max: usize) -> Option<Turn> {
     let mut done = Turn { runs: Vec::new(), missed: 0, place, is_cut: false };
     let mut instants = 0;
     while let Some(due) = calendar.next_after(done.place).filter(|due| *due <= now) {
-        if instants == INSTANTS_MAX || done.runs.len() == RUNS_MAX {
+        if instants == INSTANTS_MAX || done.runs.len() == runs_max {
             done.is_cut = true;
             break;
         }

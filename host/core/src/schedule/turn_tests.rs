@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::schedule::limits::RUNS_MAX;
 
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
@@ -27,7 +28,7 @@ fn all_turns(
     now: UnixMillis,
 ) -> (Vec<UnixMillis>, u64, u32) {
     let (mut runs, mut missed, mut commits) = (Vec::new(), 0, 0);
-    while let Some(done) = turn(calendar, policy, *place, now) {
+    while let Some(done) = turn(calendar, policy, *place, now, RUNS_MAX) {
         assert!(done.place > *place && done.runs.len() <= RUNS_MAX);
         *place = done.place;
         runs.extend(done.runs);
@@ -37,23 +38,23 @@ fn all_turns(
             break;
         }
     }
-    assert_eq!(turn(calendar, policy, *place, now), None, "all is decided");
+    assert_eq!(turn(calendar, policy, *place, now, RUNS_MAX), None, "all is decided");
     (runs, missed, commits)
 }
 
 #[test]
 fn before_its_instant_nothing_is_due_and_at_it_one_run_is() {
     for policy in Missed::ALL {
-        assert_eq!(turn(&hourly(), policy, START, later(HOUR - 1)), None);
-        let done = turn(&hourly(), policy, START, later(HOUR)).unwrap();
+        assert_eq!(turn(&hourly(), policy, START, later(HOUR - 1), RUNS_MAX), None);
+        let done = turn(&hourly(), policy, START, later(HOUR), RUNS_MAX).unwrap();
         assert_eq!(done, Turn { runs: vec![later(HOUR)], missed: 0, place: later(HOUR), is_cut: false });
-        assert_eq!(turn(&hourly(), policy, done.place, later(HOUR)), None);
+        assert_eq!(turn(&hourly(), policy, done.place, later(HOUR), RUNS_MAX), None);
     }
 }
 
 #[test]
 fn a_run_that_is_a_minute_late_is_not_missed() {
-    let late = |ms| turn(&hourly(), Missed::Skip, START, later(HOUR + ms)).unwrap();
+    let late = |ms| turn(&hourly(), Missed::Skip, START, later(HOUR + ms), RUNS_MAX).unwrap();
     assert_eq!((late(MINUTE).runs, late(MINUTE).missed), (vec![later(HOUR)], 0));
     assert_eq!((late(MINUTE + 1).runs, late(MINUTE + 1).missed), (vec![], 1));
 }
@@ -66,9 +67,9 @@ fn what_was_missed_goes_by_the_policy() {
         (Missed::Once, (hours(&[3]), 2), (hours(&[3]), 2)),
         (Missed::All, (hours(&[1, 2, 3]), 0), (hours(&[1, 2, 3]), 0)),
     ] {
-        let done = turn(&hourly(), policy, START, later(3 * HOUR + HOUR / 2)).unwrap();
+        let done = turn(&hourly(), policy, START, later(3 * HOUR + HOUR / 2), RUNS_MAX).unwrap();
         assert_eq!((done.runs, done.missed), in_between, "{policy:?}");
-        let done = turn(&hourly(), policy, START, later(3 * HOUR)).unwrap();
+        let done = turn(&hourly(), policy, START, later(3 * HOUR), RUNS_MAX).unwrap();
         assert_eq!((done.runs, done.missed), at_an_instant, "{policy:?}");
     }
 }
@@ -104,7 +105,7 @@ fn a_clock_that_is_set_back_repeats_nothing_and_goes_on_at_its_place() {
     let (runs, ..) = all_turns(&hourly(), Missed::All, &mut place, later(5 * HOUR));
     assert_eq!(runs.len(), 5);
     for now in [START, later(2 * HOUR), later(5 * HOUR), later(6 * HOUR - 1)] {
-        assert_eq!(turn(&hourly(), Missed::All, place, now), None);
+        assert_eq!(turn(&hourly(), Missed::All, place, now, RUNS_MAX), None);
     }
     let (runs, ..) = all_turns(&hourly(), Missed::All, &mut place, later(6 * HOUR));
     assert_eq!(runs, [later(6 * HOUR)]);

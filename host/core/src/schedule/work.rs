@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::ScheduleKey;
-use super::limits::WORK_BYTES_MAX;
+use super::limits::{RUNS_BYTES_MAX, RUNS_MAX, WORK_BYTES_MAX};
 use crate::annotation::Annotation;
 use crate::annotations::Annotations;
 use crate::error::{InputError, InputResult};
@@ -64,6 +64,14 @@ pub enum Work {
 }
 
 impl Work {
+    /// Most runs that one commit makes.
+    pub fn runs_max(&self) -> usize {
+        match self {
+            Self::Message(message) => (RUNS_BYTES_MAX / message.weight()).clamp(1, RUNS_MAX),
+            Self::Saga(_) => RUNS_MAX,
+        }
+    }
+
     /// Checks what can be checked before there is a run. Whether there is a route or a definition, its runs find out.
     pub fn check(&self, key: &ScheduleKey, now: UnixMillis) -> InputResult<()> {
         match self {
@@ -85,6 +93,12 @@ impl Work {
 }
 
 impl MessageWork {
+    /// Bytes of one message, about.
+    fn weight(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        self.payload.len() + headers + self.topic.len() + 1_024
+    }
+
     /// The message of a run. It happened when it was due.
     pub fn draft(&self, key: &ScheduleKey, run: Run, now: UnixMillis) -> InputResult<Draft> {
         let mut annotations = Annotations::default();

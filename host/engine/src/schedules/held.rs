@@ -1,6 +1,8 @@
 //! A schedule as this host knows it, with what is costly to find out of it.
 
-use waybill_core::schedule::{Advance, Calendar, Schedule};
+use std::collections::BTreeMap;
+
+use waybill_core::schedule::{Advance, Calendar, Schedule, ScheduleKey};
 use waybill_core::time::UnixMillis;
 
 pub(super) struct Held {
@@ -11,8 +13,20 @@ pub(super) struct Held {
     due: Option<UnixMillis>,
 }
 
+/// What the store has now. What is known of those that are as before is kept.
+pub(super) fn again(before: Vec<Held>, now: Vec<Schedule>) -> Vec<Held> {
+    let mut before: BTreeMap<ScheduleKey, Held> =
+        before.into_iter().map(|held| (held.schedule.key.clone(), held)).collect();
+    now.into_iter()
+        .map(|schedule| {
+            let same = before.remove(&schedule.key);
+            Held::of(schedule, same)
+        })
+        .collect()
+}
+
 impl Held {
-    pub fn new(schedule: Schedule) -> Self {
+    fn new(schedule: Schedule) -> Self {
         let calendar = schedule.calendar();
         if let Err(error) = &calendar {
             tracing::error!(schedule = schedule.key.name.as_str(), %error, "a schedule makes no runs");
@@ -20,6 +34,10 @@ impl Held {
         let mut held = Self { schedule, calendar: calendar.ok(), due: None };
         held.find_due();
         held
+    }
+
+    fn of(schedule: Schedule, before: Option<Self>) -> Self {
+        before.filter(|before| before.schedule == schedule).unwrap_or_else(|| Self::new(schedule))
     }
 
     /// Goes on with the next record of it: the expression and the zone are the same.

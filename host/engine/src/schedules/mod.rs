@@ -76,7 +76,7 @@ impl Schedules {
             if listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
                 match self.store.schedules().await {
                     Ok(all) => {
-                        held = all.into_iter().map(Held::new).collect();
+                        held = held::again(held, all);
                         listed = Some(Instant::now());
                     }
                     Err(error) => trouble = Some(error),
