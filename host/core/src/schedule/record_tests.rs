@@ -5,7 +5,7 @@ use crate::saga::json::Json;
 use crate::schedule::limits::WORK_BYTES_MAX;
 use crate::schedule::{MessageWork, SagaWork};
 
-/// 2026-01-05T00:00:00Z, a Monday.
+/// 2026-01-05T00:00:00Z, which is a Monday.
 const START: UnixMillis = UnixMillis(1_767_571_200_000);
 const HOUR: u64 = 3_600_000;
 

@@ -5,7 +5,7 @@ use crate::schedule::limits::RUNS_MAX;
 
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
-/// 2026-01-05T00:00:00Z, a Monday.
+/// 2026-01-05T00:00:00Z, which is a Monday.
 const START: UnixMillis = UnixMillis(1_767_571_200_000);
 
 fn hourly() -> Calendar {
