@@ -13,7 +13,7 @@ use crate::address;
 pub use entries::{AS_TEXT, Entry, Input};
 pub(crate) use form::hidden;
 pub use form::{Form, at_once, link, links};
-pub use target::{Pick, Target};
+pub use target::{FORM, Pick, Target};
 
 /// Above so many their number is typed before they are acted on.
 pub const TYPED_ABOVE: u64 = 1_000;

@@ -197,6 +197,15 @@ pub const EMAIL_BYTES_MAX: usize = 254;
 /// Forms of the page that were sent, each some 1 KiB with its answer: the oldest of the tenant that has most gives way, and its answer
 /// isn't shown any more.
 pub const FORMS_SENT_MAX: usize = 1_024;
+/// What is written into forms of the page, kept while its plan is read: of all, and of one session, which has to hold the largest form
+/// ([`ACT_FORM_BYTES_MAX`]); of one tenant up to its share ([`CALLER_SHARE`]). The oldest gives way. Bytes.
+pub const DRAFTS_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub const DRAFTS_OF_SESSION_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The same, how many: each takes some 300 bytes beside what is written.
+pub const DRAFTS_MAX: usize = 1_024;
+pub const DRAFTS_OF_SESSION_MAX: usize = 64;
+/// So long what is written is kept: a plan is read in minutes, and who comes back later finds that the world went on.
+pub const DRAFT_TIME: Duration = Duration::from_secs(30 * 60);
 /// Rows of a list on the page: more are read by going on.
 pub const PAGE_ROWS: usize = 50;
 /// Changes that a view of the page looks at: those of an hour in which much changes.

@@ -1,6 +1,6 @@
 // Each act by keyboard alone: from the view that offers it over its plan to what it came to; and that going back and reloading there
 // repeat nothing. Each has a thing of its own, `act-NAME`, that `prepare` makes.
-import { equal, expectRefusal, going, skipToMain, sound, tabTo, text } from './browser.mjs'
+import { equal, expectRefusal, going, path, skipToMain, sound, tabTo, text } from './browser.mjs'
 import { base, done, eventually, get, given, isDead, post, send, visit } from './harness.mjs'
 
 const WHY = 'by the test'
@@ -27,8 +27,8 @@ const operation = async () => {
 }
 const appended = async stream => { await post(`/v1/streams/${stream}/events`, { events: [{ event_id: `${stream}-1`, resource_type: 'TASK', resource_id: 't-1', op: 'UPDATE', schema_version: 1 }] }) }
 
-/// What somebody writes is a form's answer, to which a browser doesn't go back by itself.
-const written = act => ({ isWritten: true, moves: ['reload'], ...act })
+/// What is written first has a form before its plan.
+const written = act => ({ isWritten: true, ...act })
 
 /// By their names: `from` is where it begins, a plan by itself where nothing offers it now; `of` a thing that has another name; `fields` are
 /// in the order in which Tab meets them; `to` is where it leads; `undo` is the heading of what takes it back.
@@ -86,11 +86,13 @@ const over = async page => {
   await eventually(`operation ${id} is over`, async () => (await get(`/v1/operations/${id}`)).state !== 'running')
 }
 
+const around = async page => { for (const move of ['reload', 'goBack', 'goForward']) await page[move]({ waitUntil: 'load' }) }
+
 /// Reload, back and forward around what an act came to.
-async function goAround(page, of, thing, to, moves = ['reload', 'goBack', 'goForward']) {
+async function goAround(page, of, thing, to) {
   if (to === '/ui/operation') await over(page)
   const before = await done(thing)
-  for (const move of moves) await page[move]({ waitUntil: 'load' })
+  await around(page)
   equal(new URL(page.url()).pathname, to, 'where one comes back to')
   equal(await done(thing), before, 'what was done after reload, back and forward')
   // The plan of what is gone may say so.
@@ -112,7 +114,10 @@ async function byKeyboard(page, of, act, thing, { of: named, from, fields = {}, 
   if (isWritten) {
     await tabTo(page, 'form.plan > footer button')
     await going(page, () => page.keyboard.press('Enter'))
-    equal(new URL(page.url()).pathname, '/ui/plan', 'the plan of what is written')
+    const plan = path(page)
+    if (!/^\/ui\/plan\?.*draft=/.test(plan)) throw new Error(`${plan} is no plan of what is written`)
+    await around(page)
+    equal([path(page), await page.$$eval('form.plan textarea', all => all.length)], [plan, 0], 'the plan after reload, back and forward')
     await sound(of, 'the plan of what is written')
     await skipToMain(page)
   }
@@ -145,7 +150,7 @@ export async function acts() {
       await byKeyboard(page, of, act, thing, how)
       await sound(of, 'what it came to')
       if (how.to === '/ui/plan') return equal(await done(thing), before, 'what was done')
-      await goAround(page, of, thing, how.to ?? '/ui/answer', how.moves)
+      await goAround(page, of, thing, how.to ?? '/ui/answer')
       if (how.undo) await undo(page, how.undo)
     })
   }

@@ -34,6 +34,9 @@ impl Pick {
     }
 }
 
+/// What `show` says of what is written on.
+pub const FORM: &str = "form";
+
 /// One by its id or its name, some that were picked, or all that a filter takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
@@ -49,6 +52,10 @@ pub struct Target {
     pub filter: String,
     /// Only what was there until then.
     pub before: String,
+    /// Of what is written: the name under which the host keeps it while its plan is read.
+    pub draft: String,
+    /// `form` = what is kept is written on; empty = its plan.
+    pub show: String,
     pub picks: Vec<Pick>,
 }
 
@@ -79,6 +86,11 @@ impl Target {
         !self.filter.is_empty()
     }
 
+    /// The same, where it is written anew.
+    pub fn undrafted(&self) -> Self {
+        Self { draft: String::new(), show: String::new(), ..self.clone() }
+    }
+
     /// Where an act on it is planned.
     pub fn address(&self, act: Act) -> String {
         let picks: Vec<String> = self.picks.iter().map(Pick::text).collect();
@@ -91,6 +103,8 @@ impl Target {
             ("stream", self.stream.as_str()),
             ("filter", self.filter.as_str()),
             ("before", self.before.as_str()),
+            ("draft", self.draft.as_str()),
+            ("show", self.show.as_str()),
         ];
         members.extend(picks.iter().map(|pick| ("pick", pick.as_str())));
         address::with(address::PLAN, &members)
@@ -120,6 +134,8 @@ impl Target {
                 "stream" => &mut target.stream,
                 "filter" => &mut target.filter,
                 "before" => &mut target.before,
+                "draft" => &mut target.draft,
+                "show" => &mut target.show,
                 _ => return Err(format!("the address of a plan has no {name:?}")),
             };
             *slot = value.into_owned();
@@ -141,6 +157,7 @@ mod tests {
             Target::matching("acme", "error=\"a b\" age>1h"),
             Target { picks: vec![pick("x&y=1"), pick("%26")], ..Target::default() },
             Target { step: "charge".into(), stream: "task.node.7".into(), ..Target::one("acme", "order-1") },
+            Target { draft: "01k&b".into(), show: FORM.into(), ..Target::of("acme") },
         ];
         for target in targets {
             let address = target.address(Act::DeadReplay);

@@ -48,7 +48,7 @@ pub use settings::{Compared, Configuration, configuration};
 pub use sign_in::{Door, ProviderLink, refused, sign_in};
 pub use stream::{EventRow, EventRows, Stream, stream};
 pub use streams::{Streams, streams};
-pub use write::{Original, Write, write};
+pub use write::{Original, Write, carried_out, not_kept, write};
 
 use maud::{Markup, html};
 use waybill_core::outbox::filter::tenant_in;

@@ -1,5 +1,5 @@
-//! An act that makes something of what is written: its form, then its plan. What is written goes with both as members of a form, since an
-//! address is no place for a payload.
+//! An act that makes something of what is written: its form, then its plan. An address is no place for a payload: that of a plan has the
+//! name under which the host keeps what is written.
 
 mod original;
 
@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::given::Given;
 use super::option;
 use super::plan::{not_allowed, place, refused, tick};
-use crate::acts::{Act, Entry, Form, Input, May, Reach, Target, hidden};
+use crate::acts::{Act, Entry, FORM, Form, Input, May, Reach, Target, hidden};
 use crate::address;
 use crate::frame::head;
 use crate::icon::Icon;
@@ -114,6 +114,23 @@ pub fn write(view: &Write) -> Markup {
     }
 }
 
+/// What the address of a plan shows that was done.
+pub fn carried_out(act: Act, to: &str) -> Markup {
+    let text = html! { p { "This plan was carried out. It isn’t done a second time." } };
+    let way = html! { a.btn.main href=(to) { "Show what came of it" } };
+    head(&html! { (act.about().done) }, &text, Some(&way))
+}
+
+/// What the address of a plan shows of which the host has nothing any more; where it is written anew.
+pub fn not_kept(act: Act, target: &Target, why: &Fault) -> Markup {
+    let ways = html! {
+        a.btn.main href=(target.address(act)) { "Write it anew" }
+        a.btn href=(address::AUDIT) { "Audit trail" }
+    };
+    let text = html! { p { (foreign(&why.detail)) } };
+    head(&html! { "This plan isn’t kept any more" }, &text, Some(&ways))
+}
+
 fn written(view: &Write) -> Markup {
     let (long, short): (Vec<&Entry>, Vec<&Entry>) =
         view.act.entries().iter().partition(|entry| matches!(entry.input, Input::Lines | Input::Headers));
@@ -199,9 +216,6 @@ fn carried(name: &str, given: &Given) -> Markup {
 fn planned(view: &Write, known: &[(&'static str, String)]) -> Markup {
     let id = view.act.id_entry();
     html! {
-        @for entry in view.act.entries() { (carried(entry.name, &view.given)) }
-        @if !view.act.entries().iter().any(|entry| entry.name == id) { (carried(id, &view.given)) }
-        (carried("reason", &view.given))
         div.body {
             div.fields {
                 ul.ticks {
@@ -276,10 +290,10 @@ fn buttons(view: &Write) -> Markup {
         @if view.form.is_none() {
             span.btn role="link" aria-disabled="true" { (word) span.hint { (view.may.lack(view.act.about().right)) } }
         } @else if view.plan.is_some() {
-            button.btn.main name="stage" value="do" { @if view.original.is_some() { "Send the edited copy" } @else { (word) } }
-            button.btn name="stage" value="write" { "Change it" }
+            button.btn.main { @if view.original.is_some() { "Send the edited copy" } @else { (word) } }
+            a.btn href=(Target { show: FORM.to_owned(), ..view.target.clone() }.address(view.act)) { "Change it" }
         } @else {
-            button.btn.main name="stage" value="plan" { "Plan it" }
+            button.btn.main { "Plan it" }
         }
         a.btn.bare href=(view.back()) { "Leave it" }
     }

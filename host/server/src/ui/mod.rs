@@ -152,6 +152,7 @@ pub(crate) struct Ui {
     /// Open pages that are told what changes.
     pub watchers: Watchers,
     pub sent_forms: acts::SentForms,
+    pub drafts: acts::Drafts,
 }
 
 impl Ui {
@@ -162,6 +163,7 @@ impl Ui {
             oidc,
             watchers: Watchers::new(),
             sent_forms: acts::SentForms::default(),
+            drafts: acts::Drafts::default(),
         }
     }
 }

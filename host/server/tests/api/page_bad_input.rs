@@ -41,6 +41,8 @@ const ADDRESSES: [(&str, &[&str]); 26] = [
     ("/ui/plugin", &["name"]),
     ("/ui/plan", &["act", "id", "filter", "colour"]),
     ("/ui/plan?act=dead-replay", &["tenant", "id", "filter", "before", "pick", "kind", "step", "stream"]),
+    ("/ui/plan?act=message-send", &["tenant", "stream", "draft"]),
+    ("/ui/plan?act=message-send&draft=a", &["show"]),
     ("/ui/operation", &["id"]),
     ("/ui/configuration", &["section", "compare"]),
     ("/ui/audit", &["tenant", "filter", "after"]),

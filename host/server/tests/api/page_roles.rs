@@ -197,8 +197,12 @@ async fn is_done(api: &Api, who: &Who, cookie: &str, act: Act, target: &Target) 
     let typed = act.typed(target, counted);
     let mut fields = written(act);
     fields.extend(typed.as_deref().map(|typed| ("typed", typed)));
-    let answer = plan.with(&fields).press(api, cookie).await;
+    let mut answer = plan.with(&fields).press(api, cookie).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{context}: {}", answer.text);
+    if act.is_written() {
+        answer = opened(api, answer.header("location"), cookie).await.press(api, cookie).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{context}: {}", answer.text);
+    }
     let to = answer.header("location");
     let shown = api.send(as_signed_in(to, cookie)).await;
     is_clean(&shown, &context);

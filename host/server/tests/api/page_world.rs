@@ -118,9 +118,6 @@ pub fn written(act: Act) -> Vec<(&'static str, &'static str)> {
             Field::Step | Field::Mode | Field::Finished => {}
         }
     }
-    if act.is_written() {
-        fields.push(("stage", "do"));
-    }
     match act {
         Act::DeadEdit => fields.push(("headers", "x-edited=yes")),
         Act::MessageSend => fields.extend([("topic", "bus:orders.new"), ("payload", "1")]),

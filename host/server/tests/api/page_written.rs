@@ -10,42 +10,22 @@ use waybill_server::limits::Limits;
 use waybill_testkit::memory_host::message;
 
 use crate::page::{as_signed_in, form, form_token, is_clean, signed_in};
-use crate::page_acts::{Opened, opened, read};
-use crate::support::{Answer, Api, of, payload, token};
+use crate::page_acts::{Opened, opened};
+use crate::support::{Api, of, payload, token};
 
-fn plain(escaped: &str) -> String {
-    escaped.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-}
-
-/// What a form has beside what is seen.
-fn carried(page: &str) -> Vec<(String, String)> {
-    let plan = page.split("class=\"sheet plan\"").nth(1).and_then(|rest| rest.split("</form>").next()).unwrap();
-    let members = plan.split("type=\"hidden\" name=\"").skip(1);
-    members
-        .map(|member| {
-            let (name, rest) = member.split_once("\" value=\"").unwrap();
-            (name.to_owned(), plain(rest.split_once('"').unwrap().0))
-        })
-        .collect()
-}
-
-/// The plan that a form leads to.
-#[track_caller]
-fn plan_of(answer: Answer) -> Opened {
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
-    is_clean(&answer, "a plan");
-    assert!(
-        answer.text.contains("nothing has happened yet") && answer.text.contains("class=\"cmd\""),
-        "{}",
-        answer.text
-    );
-    let fields = carried(&answer.text);
-    Opened { fields, ..read(answer.text) }.with(&[("stage", "do")])
+/// The plan that a form leads to, and its address.
+async fn led(api: &Api, form: &Opened, cookie: &str) -> (Opened, String) {
+    let sent = form.press(api, cookie).await;
+    assert_eq!(sent.status, StatusCode::SEE_OTHER, "{}", sent.text);
+    let address = sent.header("location").to_owned();
+    assert!(address.starts_with("/ui/plan?act=") && address.contains("draft="), "{address}");
+    let plan = opened(api, &address, cookie).await;
+    assert!(plan.page.contains("nothing has happened yet") && plan.page.contains("class=\"cmd\""), "{}", plan.page);
+    (plan, address)
 }
 
 async fn planned(api: &Api, act: Act, target: &Target, fields: &[(&str, &str)]) -> Opened {
-    let form = opened(api, &target.address(act), "").await.with(fields).with(&[("stage", "plan")]);
-    plan_of(form.press(api, "").await)
+    led(api, &opened(api, &target.address(act), "").await.with(fields), "").await.0
 }
 
 /// Presses twice at once, and answers where what was made is shown.
@@ -104,21 +84,19 @@ async fn a_refusal_keeps_what_was_written_and_does_nothing() {
     let api = Api::open().await;
     api.host.dead(message("d-1")).await;
     let edit = Target::one("default", "d-1").address(Act::DeadEdit);
-    let same = [("key", ""), ("payload", "{\"order\":17}"), ("stage", "plan")];
+    let same = [("key", ""), ("payload", "{\"order\":17}")];
     let same = opened(&api, &edit, "").await.with(&same).press(&api, "").await;
     assert!(same.status == 400 && same.text.contains("nothing is changed"), "{}", same.text);
-    for stage in ["plan", "do"] {
-        let broken = [("payload", "{"), ("reason", "why not"), ("stage", stage)];
-        let broken = opened(&api, &edit, "").await.with(&broken).press(&api, "").await;
-        assert_eq!(broken.status, 400, "{}", broken.text);
-        is_clean(&broken, "a refused edit");
-        for part in ["Nothing was done", "payload isn't JSON", ">\n{</textarea>", "why not"] {
-            assert!(broken.text.contains(part), "{part}: {}", broken.text);
-        }
+    let broken = [("payload", "{"), ("reason", "why not")];
+    let broken = opened(&api, &edit, "").await.with(&broken).press(&api, "").await;
+    assert_eq!(broken.status, 400, "{}", broken.text);
+    is_clean(&broken, "a refused edit");
+    for part in ["Nothing was done", "payload isn't JSON", ">\n{</textarea>", "why not"] {
+        assert!(broken.text.contains(part), "{part}: {}", broken.text);
     }
     assert_eq!(api.host.view("default", "d-1").await.state, MessageState::Dead);
     let send = Target::default().address(Act::MessageSend);
-    let nowhere = [("payload", "1"), ("key", "order-9"), ("stage", "plan")];
+    let nowhere = [("payload", "1"), ("key", "order-9")];
     let nowhere = opened(&api, &send, "").await.with(&nowhere).press(&api, "").await;
     assert!(nowhere.status == 400 && nowhere.text.contains("value=\"order-9\""), "{}", nowhere.text);
 }
@@ -196,12 +174,71 @@ async fn a_message_is_sent_once_under_the_id_of_its_plan() {
 async fn a_plan_is_gone_back_from_with_what_was_written() {
     let api = Api::open().await;
     let fields = [("topic", "http:http://shop.example/hook"), ("payload", "{\"n\":1}"), ("id", "m-1")];
-    let mut plan = planned(&api, Act::MessageSend, &Target::default(), &fields).await;
-    plan.fields.retain(|(name, _)| name != "stage");
-    let form = plan.with(&[("stage", "write")]).press(&api, "").await;
-    assert_eq!(form.status, StatusCode::OK, "{}", form.text);
-    assert!(form.text.contains(">\n{&quot;n&quot;:1}</textarea>") && form.text.contains("value=\"m-1\""));
+    let form = opened(&api, &Target::default().address(Act::MessageSend), "").await.with(&fields);
+    let (plan, address) = led(&api, &form, "").await;
+    assert!(!address.contains("shop.example"), "what is written is in no address: {address}");
+    let change = format!("{address}&show=form");
+    assert!(plan.page.contains(&change.replace('&', "&amp;")), "{}", plan.page);
+    let form = opened(&api, &change, "").await;
+    assert!(form.page.contains(">\n{&quot;n&quot;:1}</textarea>") && form.page.contains("value=\"m-1\""));
+    // It is written on, and planned as another.
+    let fields = [("topic", "http:http://shop.example/hook"), ("payload", "{\"n\":2}"), ("id", "m-1")];
+    let (changed, other) = led(&api, &form.with(&fields), "").await;
+    assert!(other != address && changed.page.contains("{&quot;n&quot;:2}"), "{}", changed.page);
+    assert!(opened(&api, &address, "").await.page.contains("{&quot;n&quot;:1}"), "the first is there all the same");
     assert_eq!(api.get("/v1/messages/m-1").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_address_of_a_plan_shows_it_until_it_is_done_and_then_says_that_it_was() {
+    let api = Api::open().await;
+    let fields = [("topic", "http:http://shop.example/hook"), ("payload", "1")];
+    let form = opened(&api, &Target::default().address(Act::MessageSend), "").await.with(&fields);
+    let (plan, address) = led(&api, &form, "").await;
+    let again = opened(&api, &address, "").await;
+    assert_eq!(again.to, plan.to);
+    let location = pressed(&api, &plan).await;
+    api.host.until_state("default", &id_in(&location), MessageState::Done).await;
+    let back = api.get(&address).await;
+    is_clean(&back, "the plan of what was done");
+    let way = location.replace('&', "&amp;");
+    assert!(back.text.contains("This plan was carried out") && back.text.contains(&way), "{}", back.text);
+    assert!(!back.text.contains("class=\"sheet plan\""), "{}", back.text);
+    // The button of a page that was opened before is the same act.
+    let late = again.press(&api, "").await;
+    assert_eq!((late.status, late.header("location")), (StatusCode::SEE_OTHER, &*location));
+    let found: serde_json::Value = api.get("/v1/messages").await.json();
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
+}
+
+#[tokio::test]
+async fn a_plan_that_was_refused_stays_and_one_that_is_gone_says_so() {
+    let tokens = vec![token("ops", &["acme"], &[Role::Admin]), token("dev", &["acme"], &[Role::Admin])];
+    let api = Api::with(Some(tokens), Limits::default()).await;
+    let (ops, dev) = (signed_in(&api.router, "ops").await, signed_in(&api.router, "dev").await);
+    let target = Target { stream: "task".into(), ..Target::of("acme") };
+    let fields = [("stream", "task"), ("resource", "TASK/t-17"), ("op", "CREATE"), ("expected_seq", "4")];
+    let form = opened(&api, &target.address(Act::StreamAppend), &ops).await.with(&fields);
+    let (plan, address) = led(&api, &form, &ops).await;
+    for _ in 0..2 {
+        let late = plan.press(&api, &ops).await;
+        assert!(late.status.is_client_error() && late.text.contains("value=\"TASK/t-17\""), "{}", late.text);
+    }
+    opened(&api, &address, &ops).await;
+    let elsewhere = Act::MessageSend.about().name;
+    let other_act = address.replace("act=stream-append", &format!("act={elsewhere}"));
+    for (path, cookie) in [(&*address, &dev), ("/ui/plan?act=message-send&draft=guessed", &ops), (&*other_act, &ops)] {
+        let gone = api.send(as_signed_in(path, cookie)).await;
+        assert_eq!(gone.status, StatusCode::NOT_FOUND, "{path}: {}", gone.text);
+        is_clean(&gone, path);
+        assert!(gone.text.contains("isn’t kept any more") && gone.text.contains("Write it anew"), "{}", gone.text);
+        assert!(!gone.text.contains("t-17"), "{}", gone.text);
+    }
+    // The form of another session doesn't do it either.
+    let own = opened(&api, &target.address(Act::StreamAppend), &dev).await;
+    let pressed = Opened { to: plan.to.clone(), ..own }.press(&api, &dev).await;
+    assert_eq!(pressed.status, StatusCode::NOT_FOUND, "{}", pressed.text);
+    assert!(api.streams().appended().is_empty());
 }
 
 #[tokio::test]
@@ -217,7 +254,7 @@ async fn a_saga_is_started_once_by_the_version_of_its_plan() {
     assert!(plan.page.contains("Definition <b>order 1</b>") && plan.page.contains("--version 1"), "{}", plan.page);
     let location = pressed(&api, &plan).await;
     api.host.until_waiting("acme", &id_in(&location), "approval").await;
-    let unknown = [("definition", "none"), ("stage", "plan")];
+    let unknown = [("definition", "none")];
     let unknown = opened(&api, &target.address(Act::SagaStart), "").await.with(&unknown).press(&api, "").await;
     assert!(unknown.status == 404 && unknown.text.contains("value=\"none\""), "{}", unknown.text);
 }
@@ -268,17 +305,15 @@ async fn what_may_not_be_made_is_shown_disabled_and_refused() {
         let is_shown = page.text.contains("aria-disabled") && page.text.contains(act.about().right.roles());
         assert!(page.status == 200 && is_shown, "{act:?}: {}", page.text);
         let form_token = form_token(&page.text);
-        for stage in ["plan", "do"] {
-            let fields = [("form", &*form_token), ("press", "k"), ("stage", stage)];
-            let refused = api.send(form(&target.address(act), &fields, cookie)).await;
-            assert!(refused.status == 403 && refused.text.contains("AUTH.ROLE"), "{act:?}: {}", refused.text);
-        }
+        let fields = [("form", &*form_token), ("press", "k")];
+        let refused = api.send(form(&target.address(act), &fields, cookie)).await;
+        assert!(refused.status == 403 && refused.text.contains("AUTH.ROLE"), "{act:?}: {}", refused.text);
     }
     // What is another tenant's is not there to be edited, and nothing is sent for another.
     let globex = signed_in(&api.router, "globex").await;
     let edit = api.send(as_signed_in(&Target::one("acme", "d-1").address(Act::DeadEdit), &globex)).await;
     assert_eq!(edit.status, 404, "{}", edit.text);
-    let fields = [("topic", "http:http://shop.example/hook"), ("payload", "1"), ("tenant", "acme"), ("stage", "plan")];
+    let fields = [("topic", "http:http://shop.example/hook"), ("payload", "1"), ("tenant", "acme")];
     let foreign = opened(&api, &Target::default().address(Act::MessageSend), &globex).await.with(&fields);
     let refused = foreign.press(&api, &globex).await;
     assert!(refused.status == 403 && refused.text.contains("AUTH.TENANT"), "{}", refused.text);

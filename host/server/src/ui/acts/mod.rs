@@ -7,10 +7,12 @@
 //! | `many` | an act on all that a filter takes, as an operation |
 //! | `sent_forms` | forms that were sent: a second press does nothing anew |
 //! | `written` | acts that make something of what is written: their forms, what is checked before, how it is made |
+//! | `drafts` | what is written, while its plan is read |
 //! | `bodies` | what is written, as the API's routes take it |
 //! | `operations` | operations, their list and one |
 
 mod bodies;
+mod drafts;
 mod many;
 mod operations;
 mod perform;
@@ -30,7 +32,7 @@ use ulid::Ulid;
 use waybill_api::instant::Instant;
 use waybill_core::code::Code;
 use waybill_page::Markup;
-use waybill_page::acts::{Act, Form, On, Reach, Right, Target};
+use waybill_page::acts::{Act, FORM, Form, On, Reach, Right, Target};
 use waybill_page::address;
 use waybill_page::frame::Place;
 use waybill_page::parts::Fault;
@@ -48,9 +50,10 @@ use crate::limits::{ACT_FORM_BYTES_MAX, PAGE_ROWS};
 use crate::problem::Problem;
 use crate::routes::query::query;
 
+pub(crate) use drafts::Drafts;
 pub(super) use operations::{operation, operations};
+use sent_forms::SentForm;
 pub(crate) use sent_forms::SentForms;
-use sent_forms::{Done, SentForm};
 
 /// What an act needs, as the edge knows it.
 pub(super) fn permission(right: Right) -> Permission {
@@ -87,6 +90,9 @@ impl Asked {
             (_, Reach::Any) => of == 1,
             (_, Reach::Many) => of == 1 && target.is_many(),
         };
+        let is_draft = !target.draft.is_empty();
+        let is_shown = target.show.is_empty() || is_draft && target.show == FORM;
+        let is_right = is_right && is_shown && (act.is_written() || !is_draft);
         if !is_right || picks > 0 && act.about().on != On::DeadLetter {
             let text = format!("the address doesn't say what to {} as that is done", act.about().word.to_lowercase());
             return Err(Problem::invalid(text).at("id"));
@@ -97,6 +103,11 @@ impl Asked {
 
     fn address(&self) -> String {
         self.target.address(self.act)
+    }
+
+    /// The same, where it is written anew.
+    fn undrafted(&self) -> Self {
+        Self { target: self.target.undrafted(), ..self.clone() }
     }
 
     /// The same, with what died until an instant; with none what is there.
@@ -153,6 +164,7 @@ const PLAN: View = View { place: Place::None, title: "Plan", needs: Permission::
 /// A plan. The instant until which it takes dead letters is in its form's address, so that what is done is what was planned.
 pub(super) async fn plan(State(app): State<App>, visit: Visit) -> Response {
     match Asked::read(&visit.uri) {
+        Ok(asked) if !asked.target.draft.is_empty() => written::kept(&app, &visit, asked).await,
         Ok(asked) => {
             let view = view(&visit, &asked);
             visit.show(&app, view, planned(&app, &visit, &asked, Given::default(), None)).await
@@ -228,20 +240,20 @@ pub(super) async fn act(State(app): State<App>, visit: Visit, request: Request) 
             return visit.show(&app, view, async { Err(problem) }).await;
         }
     };
-    if asked.act.is_written() && given.text(written::STAGE) != written::DO {
-        return written::before(&app, &visit, asked, given).await;
+    if asked.act.is_written() {
+        return written::sent(&app, &visit, asked, given).await;
     }
-    match done(&app, &visit, asked.clone(), given.clone()).await {
+    let key = given.text(PRESS).to_owned();
+    match done(&app, &visit, asked.clone(), given.clone(), key).await {
         Ok(to) => see_other(&to),
         Err(problem) => again(&app, &visit, asked, given, problem).await,
     }
 }
 
 /// Does it, unless this very form was sent before; where what came of it is shown.
-async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<String, Problem> {
+async fn done(app: &App, visit: &Visit, asked: Asked, given: Given, key: String) -> Result<String, Problem> {
     let ui = app.ui.as_ref().ok_or_else(|| Problem::internal("there is no page"))?;
     let place = edge::place(app, &visit.caller.0)?;
-    let key = given.text(PRESS).to_owned();
     if key.is_empty() {
         return Err(Problem::invalid("the form has no key: open the plan anew").at(PRESS));
     }
@@ -263,11 +275,7 @@ async fn done(app: &App, visit: &Visit, asked: Asked, given: Given) -> Result<St
         }
     };
     let done = ui.sent_forms.run(&sent, work).await?;
-    Ok(match done {
-        Done::Operation(id) => waybill_page::acts::operation(&id),
-        Done::Made(at) => at,
-        Done::Said(_) => address::with(address::ANSWER, &[("key", &sent.key)]),
-    })
+    Ok(done.address(&sent.key))
 }
 
 /// The plan again, as it is now, with why nothing was done.
@@ -351,6 +359,8 @@ mod tests {
             "/ui/plan?act=message-send",
             "/ui/plan?act=stream-append&tenant=acme&stream=task",
             "/ui/plan?act=dead-edit&id=1&kind=inbox",
+            "/ui/plan?act=message-send&draft=a",
+            "/ui/plan?act=message-send&draft=a&show=form",
         ] {
             assert!(read(address).is_ok(), "{address}");
         }
@@ -363,6 +373,9 @@ mod tests {
             "/ui/plan?act=saga-kill&pick=id%3D1",
             "/ui/plan?act=configuration-reload&id=1",
             "/ui/plan?act=message-send&id=1",
+            "/ui/plan?act=message-send&show=form",
+            "/ui/plan?act=message-send&draft=a&show=raw",
+            "/ui/plan?act=dead-replay&id=1&draft=a",
             "/ui/plan?act=dead-edit",
             "/ui/plan?act=dead-edit&filter=id%3D*",
             "/ui/plan?act=dead-replay&filter=id%3D*&before=yesterday",

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
+use waybill_page::address;
 use waybill_page::views::Answer;
 
 use crate::limits::FORMS_SENT_MAX;
@@ -27,6 +28,17 @@ pub(super) enum Done {
     Said(Arc<Answer>),
 }
 
+impl Done {
+    /// Where it is shown what the form with this key came to.
+    pub(super) fn address(self, key: &str) -> String {
+        match self {
+            Self::Operation(id) => waybill_page::acts::operation(&id),
+            Self::Made(at) => at,
+            Self::Said(_) => address::with(address::ANSWER, &[("key", key)]),
+        }
+    }
+}
+
 /// A form that is sent.
 pub(super) struct SentForm {
     /// The form token of its session.
@@ -38,7 +50,8 @@ pub(super) struct SentForm {
     pub sharers: Vec<Sharer>,
 }
 
-type Key = [u8; 32];
+/// Of a session and a name in it.
+pub(super) type Key = [u8; 32];
 /// What a form came to, for the press that did it and all that came meanwhile.
 type Ended = OnceCell<Result<Done, Problem>>;
 
@@ -80,12 +93,17 @@ impl SentForms {
         task.await.unwrap_or_else(|ended| Err(Problem::internal(ended)))
     }
 
+    /// What a form came to that was done, as far as it is remembered.
+    pub(super) fn came_to(&self, owner: &str, key: &str) -> Option<Done> {
+        let kept = self.0.lock();
+        kept.forms.get(&hash(owner, key))?.done.get()?.as_ref().ok().cloned()
+    }
+
     /// What an act on one came to.
     pub(super) fn said(&self, owner: &str, key: &str) -> Option<Arc<Answer>> {
-        let kept = self.0.lock();
-        match kept.forms.get(&hash(owner, key))?.done.get()? {
-            Ok(Done::Said(answer)) => Some(Arc::clone(answer)),
-            Ok(Done::Operation(_) | Done::Made(_)) | Err(_) => None,
+        match self.came_to(owner, key)? {
+            Done::Said(answer) => Some(answer),
+            Done::Operation(_) | Done::Made(_) => None,
         }
     }
 
@@ -149,7 +167,7 @@ fn was_refused(problem: &Problem) -> bool {
     problem.code.status() < 500 && !problem.code.retryable()
 }
 
-fn hash(owner: &str, key: &str) -> Key {
+pub(super) fn hash(owner: &str, key: &str) -> Key {
     Sha256::new().chain_update(owner).chain_update([0_u8]).chain_update(key).finalize().into()
 }
 
@@ -181,6 +199,8 @@ mod tests {
         let (first, second) = tokio::join!(once.run(&form, work(false)), once.run(&form, work(false)));
         assert!(matches!((first, second), (Ok(Done::Operation(_)), Ok(Done::Operation(_)))));
         assert_eq!(count.load(Ordering::Relaxed), 2);
+        assert!(once.came_to("a", "1").is_some_and(|done| done.address("1") == "/ui/operation?id=op-1"));
+        assert!(once.came_to("b", "1").is_none());
         assert!(once.run(&other, work(false)).await.is_ok());
         assert_eq!(count.load(Ordering::Relaxed), 3, "another session's key is another");
         let elsewhere = SentForm { address: "/ui/plan?act=saga-kill".into(), ..sent("a", "1") };

@@ -1,6 +1,8 @@
 //! Acts that make something of what is written: their forms, what is checked before they are done, and the API's own routes that do them.
 //!
-//! A plan gives what is made its id, so that it is made once: the form of a plan is worked on once, and the store knows the id.
+//! A form that is sent without a draft is kept as one, and leads to the draft's plan; the form of that plan has nothing but the draft's name,
+//! which is the key of its press. A plan gives what is made its id, so that it is made once: a draft is worked on once, and the store knows
+//! the id.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,29 +21,24 @@ use waybill_core::port::service::ServiceError;
 use waybill_core::streams::access::StreamRight;
 use waybill_core::streams::name::{StreamKey, StreamName};
 use waybill_page::Markup;
-use waybill_page::acts::{Act, Target};
+use waybill_page::acts::{Act, FORM, Target};
 use waybill_page::address;
 use waybill_page::parts::Fault;
 use waybill_page::views::{self, Answer, Given, Original, Write};
 
 use super::super::visit::Visit;
+use super::drafts::members;
 use super::sent_forms::Done;
-use super::{Asked, again, bodies, inner_address, keyed, request, view};
+use super::{Asked, again, bodies, done, inner_address, keyed, permission, request, see_other, view};
 use crate::app::App;
 use crate::caller::{Caller, now};
 use crate::edge;
 use crate::json::message::MessageFields;
 use crate::json::saga_requests::StartSagaJson;
 use crate::json::{decode, post};
-use crate::limits::{NOTE_BYTES_MAX, PAGE_ROWS};
+use crate::limits::{DRAFT_TIME, NOTE_BYTES_MAX, PAGE_ROWS};
 use crate::problem::Problem;
 use crate::routes::{dead_letters, messages, sagas, streams};
-
-/// The member of a form that says what its button does.
-pub(super) const STAGE: &str = "stage";
-pub(super) const DO: &str = "do";
-/// It is written on.
-const WRITE: &str = "write";
 
 /// The form, with what was written before and why it came to nothing.
 pub(super) async fn form(
@@ -76,24 +73,119 @@ fn blank(app: &App, visit: &Visit, asked: &Asked, given: Given, original: Option
     }
 }
 
-/// What comes before it is done: its plan, or the form again.
-pub(super) async fn before(app: &App, visit: &Visit, asked: Asked, mut given: Given) -> Response {
-    if given.text(STAGE) == WRITE {
-        return visit.show(app, view(visit, &asked), form(app, visit, &asked, given, None)).await;
+/// What a form that was sent leads to: that of an act to its plan, that of a plan to what came of it.
+pub(super) async fn sent(app: &App, visit: &Visit, asked: Asked, mut given: Given) -> Response {
+    if !asked.target.draft.is_empty() {
+        return press(app, visit, asked).await;
     }
     name(asked.act, &mut given);
-    let checked = async {
-        let _place = edge::place(app, &visit.caller.0)?;
-        check(app, &visit.caller, &asked, &mut given).await
+    let kept = async {
+        checked(app, visit, &asked, &mut given).await?;
+        keep(app, visit, &asked, &given)
     };
-    let checked = checked.await;
-    match checked {
-        Ok((known, original)) => {
-            let plan = Write { plan: Some(known), ..blank(app, visit, &asked, given, original) };
-            visit.show(app, view(visit, &asked), async { Ok(views::write(&plan)) }).await
-        }
+    let kept = kept.await;
+    match kept {
+        Ok(plan) => see_other(&plan),
         Err(problem) => again(app, visit, asked, given, problem).await,
     }
+}
+
+/// Keeps what is written; the answer is the address of its plan.
+fn keep(app: &App, visit: &Visit, asked: &Asked, given: &Given) -> Result<String, Problem> {
+    let ui = app.ui.as_ref().ok_or_else(|| Problem::internal("there is no page"))?;
+    let (session, sharers) = (session(app, visit), edge::shares(app, &visit.caller.0));
+    let draft = ui.drafts.keep(session, sharers, asked.address(), members(asked.act, given));
+    Ok(Target { draft, ..asked.target.clone() }.address(asked.act))
+}
+
+fn session<'v>(app: &'v App, visit: &'v Visit) -> &'v str {
+    visit.form_token(app).unwrap_or_default()
+}
+
+/// A draft, as it is.
+enum Draft {
+    Kept(Given),
+    /// It is done, and shown there.
+    Done(String),
+}
+
+impl Draft {
+    /// None = it isn't kept any more, or never was in this session.
+    fn of(app: &App, visit: &Visit, asked: &Asked, written: &Asked) -> Option<Self> {
+        let (ui, session, name) = (app.ui.as_ref()?, session(app, visit), &asked.target.draft);
+        if let Some(done) = ui.sent_forms.came_to(session, name) {
+            return Some(Self::Done(done.address(name)));
+        }
+        let given = ui.drafts.of(session, name, &written.address())?;
+        Some(Self::Kept(Given::clone(&given)))
+    }
+}
+
+/// The plan of a draft, or its form where it is written on.
+pub(super) async fn kept(app: &App, visit: &Visit, asked: Asked) -> Response {
+    let (shown, written) = (view(visit, &asked), asked.undrafted());
+    let mut given = match Draft::of(app, visit, &asked, &written) {
+        Some(Draft::Kept(given)) => given,
+        Some(Draft::Done(to)) => {
+            return visit.show(app, shown, async { Ok(views::carried_out(asked.act, &to)) }).await;
+        }
+        None => return gone(app, visit, &written).await,
+    };
+    if asked.target.show == FORM {
+        return visit.show(app, shown, form(app, visit, &written, given, None)).await;
+    }
+    let found = checked(app, visit, &asked, &mut given).await;
+    match found {
+        Ok((known, original)) => {
+            let plan = Write { plan: Some(known), ..blank(app, visit, &asked, given, original) };
+            visit.show(app, shown, async { Ok(views::write(&plan)) }).await
+        }
+        Err(problem) => again(app, visit, written, given, problem).await,
+    }
+}
+
+/// Does what a draft says, once however often it is pressed. What was refused is a form again, with what is written.
+async fn press(app: &App, visit: &Visit, asked: Asked) -> Response {
+    let written = asked.undrafted();
+    let given = match Draft::of(app, visit, &asked, &written) {
+        Some(Draft::Kept(given)) => given,
+        Some(Draft::Done(to)) => return see_other(&to),
+        None => return gone(app, visit, &written).await,
+    };
+    let name = asked.target.draft;
+    match done(app, visit, written.clone(), given.clone(), name.clone()).await {
+        Ok(to) => {
+            if let Some(ui) = &app.ui {
+                ui.drafts.forget(session(app, visit), &name);
+            }
+            see_other(&to)
+        }
+        Err(problem) => again(app, visit, written, given, problem).await,
+    }
+}
+
+/// Says that nothing is kept, and where it is written anew.
+async fn gone(app: &App, visit: &Visit, written: &Asked) -> Response {
+    let text = format!(
+        "what is written is kept for {} minutes, while the host runs and you are signed in, and until it is done: the audit trail \
+         has whether it was",
+        DRAFT_TIME.as_secs() / 60
+    );
+    let problem = Problem::new(Code::HTTP_NOT_FOUND, text);
+    let page = views::not_kept(written.act, &written.target, &visit.fault(&problem));
+    visit.refused(app, view(visit, written), &page, problem).await
+}
+
+/// What is known of it before it is done, or why it can't be.
+async fn checked(
+    app: &App,
+    visit: &Visit,
+    asked: &Asked,
+    given: &mut Given,
+) -> Result<(Known, Option<Original>), Problem> {
+    edge::may(&visit.caller.0, permission(asked.act.about().right))?;
+    let _place = edge::place(app, &visit.caller.0)?;
+    check(app, &visit.caller, asked, given).await
 }
 
 /// Gives what is made an id where none is written.
