@@ -230,6 +230,10 @@ pub struct DeadGroupView {
     pub first_at: Instant,
     /// When the latest of them died.
     pub latest_at: Instant,
+    /// How many of them died in each of the last sixty minutes, the oldest first; the last one has only begun. Null where nothing was counted
+    /// (`counted_since`); behind that a lower bound. Left out where none did. Those that were put back meanwhile aren't among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hour: Vec<Option<u64>>,
     /// Id of one of them.
     pub example: String,
     /// The latest bulk replay that put something of this group back, among the latest 100 operations.
@@ -237,8 +241,9 @@ pub struct DeadGroupView {
     pub last_replay: Option<LastReplayView>,
 }
 
-impl From<DeadGroup> for DeadGroupView {
-    fn from(group: DeadGroup) -> Self {
+impl DeadGroupView {
+    /// As it stands at an instant; of what entered the order before `since` nothing was counted.
+    pub fn of(group: DeadGroup, now: UnixMillis, since: Option<UnixMillis>) -> Self {
         let instant = |ms| Instant(UnixMillis(ms));
         Self {
             kind: group.kind,
@@ -249,6 +254,7 @@ impl From<DeadGroup> for DeadGroupView {
             count: group.count,
             first_at: instant(group.first_at),
             latest_at: instant(group.latest_at),
+            hour: group.minutes.until(now, since),
             example: group.example,
             last_replay: None,
         }

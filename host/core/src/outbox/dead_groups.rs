@@ -1,6 +1,6 @@
 //! Dead letters counted by tenant, code, error signature and kind.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,41 @@ use crate::port::dead::DeadKind;
 use crate::port::query::DeadGroup;
 use crate::saga::records::SagaDead;
 use crate::streams::dead::StoredDead;
+use crate::time::UnixMillis;
 
 /// Most groups kept apart; what comes past it is counted per tenant and code under the signature `…`, so that errors
 /// with a text of their own each can't fill the memory.
 pub const DEAD_GROUPS_MAX: usize = 10_000;
+
+/// Minutes of which a group knows how many of it died in each: an hour. Whoever groups dead letters reads each of them once anyway, so this
+/// costs no read, and a group at most so many numbers.
+pub const DEAD_MINUTES: u64 = 60;
+const MINUTE_MS: u64 = 60_000;
+
+/// How many of a group died in each minute, of the hour that ends with the latest of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadMinutes(BTreeMap<u64, u64>);
+
+impl DeadMinutes {
+    fn add(&mut self, at: u64) {
+        *self.0.entry(at / MINUTE_MS).or_default() += 1;
+        let latest = self.0.last_key_value().map_or(0, |(minute, _)| *minute);
+        while self.0.first_key_value().is_some_and(|(minute, _)| minute + DEAD_MINUTES <= latest) {
+            self.0.pop_first();
+        }
+    }
+
+    /// How many died in each of the sixty minutes up to an instant, the oldest first; empty = none did. None = before the instant from which
+    /// on was counted.
+    pub fn until(&self, now: UnixMillis, since: Option<UnixMillis>) -> Vec<Option<u64>> {
+        let last = now.0 / MINUTE_MS;
+        let first = (last + 1).saturating_sub(DEAD_MINUTES);
+        let is_counted = |minute: u64| since.is_none_or(|since| minute * MINUTE_MS >= since.0);
+        let point = |minute: u64| is_counted(minute).then(|| self.0.get(&minute).copied().unwrap_or(0));
+        let points: Vec<Option<u64>> = (first..=last).map(point).collect();
+        if points.iter().flatten().all(|died| *died == 0) { Vec::new() } else { points }
+    }
+}
 
 /// What the dead letters of one group have in common, and no others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,9 +159,11 @@ impl DeadGroups {
             count: 0,
             first_at: one.at,
             latest_at: one.at,
+            minutes: DeadMinutes::default(),
             example: one.id.to_owned(),
         });
         group.count += 1;
+        group.minutes.add(one.at);
         group.first_at = group.first_at.min(one.at);
         group.latest_at = group.latest_at.max(one.at);
     }
@@ -148,5 +181,58 @@ impl DeadGroups {
             ))
         });
         groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 28_000_000;
+
+    fn died(minutes: &[u64]) -> DeadMinutes {
+        let mut died = DeadMinutes::default();
+        minutes.iter().for_each(|minute| died.add(minute * MINUTE_MS + 17));
+        died
+    }
+
+    fn at(minute: u64) -> UnixMillis {
+        UnixMillis(minute * MINUTE_MS + 59_999)
+    }
+
+    #[test]
+    fn a_group_knows_the_minutes_of_its_last_hour_in_whatever_order_it_is_read() {
+        let read = [MINUTE, MINUTE - 59, MINUTE - 60, MINUTE - 3, MINUTE - 3, MINUTE - 500];
+        let hour = died(&read).until(at(MINUTE), None);
+        assert_eq!(hour.len(), 60);
+        let at_all = |(place, died): (usize, &Option<u64>)| died.filter(|died| *died > 0).map(|died| (place, died));
+        let counted: Vec<(usize, u64)> = hour.iter().enumerate().filter_map(at_all).collect();
+        assert_eq!(counted, [(0, 1), (56, 2), (59, 1)]);
+        let mut backwards = read;
+        backwards.reverse();
+        assert_eq!(died(&backwards).until(at(MINUTE), None), hour);
+    }
+
+    #[test]
+    fn what_died_before_the_hour_is_no_hour_and_it_goes_on_as_time_does() {
+        let died = died(&[MINUTE]);
+        assert_eq!(died.until(at(MINUTE + 59), None).first(), Some(&Some(1)));
+        assert!(died.until(at(MINUTE + 60), None).is_empty());
+        assert!(DeadMinutes::default().until(UnixMillis(0), None).is_empty());
+    }
+
+    #[test]
+    fn minutes_that_were_not_counted_whole_are_gaps() {
+        let died = died(&[MINUTE - 30, MINUTE - 1]);
+        let hour = died.until(at(MINUTE), Some(UnixMillis((MINUTE - 10) * MINUTE_MS + 1)));
+        assert_eq!(hour.iter().filter(|died| died.is_none()).count(), 50);
+        assert_eq!(hour.iter().flatten().sum::<u64>(), 1);
+        assert!(died.until(at(MINUTE), Some(at(MINUTE))).is_empty(), "nothing was counted of it");
+    }
+
+    #[test]
+    fn a_group_keeps_no_more_than_an_hour() {
+        let days: Vec<u64> = (0..3 * 24 * 60).map(|minute| MINUTE + minute).collect();
+        assert_eq!(died(&days).0.len(), 60);
     }
 }

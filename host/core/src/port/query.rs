@@ -79,6 +79,8 @@ pub struct DeadGroup {
     pub first_at: u64,
     /// Latest death, Unix milliseconds.
     pub latest_at: u64,
+    /// When they died, of the hour before that.
+    pub minutes: crate::outbox::dead_groups::DeadMinutes,
     /// An id of the group.
     pub example: String,
 }

@@ -279,7 +279,9 @@ impl Outbox {
         if let Some(streams) = self.streams_for(filter) {
             is_whole &= streams.each_dead(filter, DEAD_READS_MAX, |dead| groups.add_event(dead)).await?;
         }
-        let value = groups.finish().into_iter().map(DeadGroupView::from).collect();
-        Ok(self.by_time(Counted { value, since }, is_whole))
+        let counted = self.by_time(Counted { value: groups.finish(), since }, is_whole);
+        let (now, since) = (self.now(), counted.since);
+        let value = counted.value.into_iter().map(|group| DeadGroupView::of(group, now, since)).collect();
+        Ok(Counted { value, since })
     }
 }

@@ -136,6 +136,8 @@ async fn dead_letters_are_found_counted_and_grouped_by_filter() {
     let groups = host.outbox.dead_groups(None, "").await.unwrap().value;
     let seen: Vec<_> = groups.iter().map(|group| (group.tenant.as_str(), group.code.as_str(), group.count)).collect();
     assert_eq!(seen, [("acme", "HTTP.400", 7), ("beta", "NATS.MAX", 3)]);
+    let hours = groups.iter().map(|group| (group.hour.len(), group.hour.iter().flatten().sum::<u64>()));
+    assert_eq!(hours.collect::<Vec<_>>(), [(60, 7), (60, 3)], "all died within the hour");
     let mut texts = Vec::new();
     let mut cursor: Option<String> = None;
     loop {

@@ -87,7 +87,8 @@ impl Cause<'_> {
     }
 }
 
-fn grows(group: &DeadGroupView, as_of: AsOf) -> bool {
+/// Whether more come.
+pub fn grows(group: &DeadGroupView, as_of: AsOf) -> bool {
     as_of.since(group.latest_at).as_secs() < GROWS_WITHIN_S
 }
 

@@ -8,15 +8,17 @@ use waybill_api::operations::LastReplayView;
 use waybill_core::port::dead::DeadKind;
 use waybill_core::port::service::MessageState;
 
+use super::causes::grows;
 use super::hour::Changes;
 use super::{Asked, Rows, Saved};
 use crate::acts::{self, Act, Pick};
 use crate::address::{self, condition};
+use crate::chart::sparkline;
 use crate::frame::head;
 use crate::icon::Icon;
 use crate::list::{Field, list};
 use crate::parts::{
-    Column, Part, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, of, section, state, table,
+    Column, Part, Tone, chip, fault, first_run, id_link, in_a_terminal, none_by_filter, of, section, state, table,
 };
 use crate::states::of_message;
 use crate::text::{count, counted, for_attribute, foreign, shortened};
@@ -122,6 +124,7 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
         Column::Text("Cause"),
         Column::Text("Where"),
         Column::Number("Dead"),
+        Column::Text("Hour"),
         Column::Text("First"),
         Column::Text("Latest"),
     ];
@@ -135,11 +138,24 @@ fn causes(view: &DeadLetters, as_of: AsOf) -> Markup {
             }
             td { (foreign(&group.tenant)) span.sub.mono { (foreign(&group.topic)) } }
             td.num.end { b { (count(group.count)) @if since.is_some() { "+" } } }
+            td.opt { (hour(group, as_of)) }
             td.nw data-l="first" { (as_of.at(group.first_at)) }
-            td.nw data-l="latest" { (as_of.at(group.latest_at)) }
+            td.nw data-l="latest" { (as_of.at(group.latest_at)) @if grows(group, as_of) { " " span.c-dead { "grows" } } }
         }
     } };
     section("By cause", Some(&about), &table("By cause", &columns, &rows, None))
+}
+
+/// When a group died within the hour; nothing where none of it did.
+fn hour(group: &DeadGroupView, as_of: AsOf) -> Markup {
+    if group.hour.is_empty() {
+        return html! {};
+    }
+    let died: u64 = group.hour.iter().flatten().sum();
+    html! {
+        (sparkline(&group.hour, if grows(group, as_of) { Tone::Dead } else { Tone::Rest }))
+        span.vh { (count(died)) " died within the hour" }
+    }
 }
 
 /// What became of the latest replay of a group. Its numbers are those of the operation, which may have put back others as well.
@@ -254,4 +270,54 @@ fn dead_row(letter: &DeadLetterView, as_of: AsOf) -> [Markup; 7] {
         of(foreign(row.tenant)),
         as_of.maybe(row.ended_at),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use waybill_core::time::UnixMillis;
+
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn group(hour: Vec<Option<u64>>, latest_ago: u64) -> DeadGroupView {
+        DeadGroupView {
+            kind: DeadKind::Message,
+            tenant: "acme".into(),
+            code: "HTTP.422".into(),
+            signature: "answered #".into(),
+            topic: "bus:orders".into(),
+            count: 9,
+            first_at: Instant(UnixMillis(NOW - 7_200_000)),
+            latest_at: Instant(UnixMillis(NOW - latest_ago)),
+            hour,
+            example: "d-1".into(),
+            last_replay: None,
+        }
+    }
+
+    fn drawn(group: DeadGroupView) -> String {
+        let now = Instant(UnixMillis(NOW));
+        let view = DeadLetters {
+            asked: Asked::default(),
+            groups: Ok((vec![group], None)),
+            rows: Ok(Rows { items: Vec::new(), older: None }),
+            changes: Ok(Changed { since: now, items: Vec::new() }),
+            others: Vec::new(),
+        };
+        causes(&view, AsOf(now.0)).0
+    }
+
+    #[test]
+    fn a_group_shows_its_hour_and_says_whether_it_grows() {
+        let grows = drawn(group(vec![None, Some(0), Some(3), Some(1)], 5_000));
+        for part in ["class=\"spark dead\"", "4 died within the hour", ">grows</span>"] {
+            assert!(grows.contains(part), "{part}: {grows}");
+        }
+        let rests = drawn(group(vec![Some(4), Some(0)], 3_000_000));
+        assert!(rests.contains("class=\"spark ") && !rests.contains("spark dead"), "{rests}");
+        assert!(!rests.contains("grows"), "{rests}");
+        let before = drawn(group(Vec::new(), 7_000_000));
+        assert!(!before.contains("spark") && !before.contains("within the hour"), "{before}");
+    }
 }
