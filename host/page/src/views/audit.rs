@@ -44,20 +44,22 @@ pub fn audit(view: &Trail, as_of: AsOf) -> Markup {
     }
 }
 
-const FIELDS: [Field; 5] = [
+const FIELDS: [Field; 6] = [
     Field::text("When").class("nw"),
     Field::text("What").name(),
     Field::text("Who").label("by").moves("by"),
     Field::text("To what").class("mono").moves("to"),
+    Field::text("Tenant").label("tenant").second_line().moves("tenant"),
     Field::text("Detail").class("full mono"),
 ];
 
-fn audit_row(line: &AuditView, as_of: AsOf) -> [Markup; 5] {
+fn audit_row(line: &AuditView, as_of: AsOf) -> [Markup; 6] {
     [
         as_of.at(line.at),
         of(foreign(&line.kind)),
         of(foreign(&line.actor)),
-        html! { (foreign(&shortened(&line.object, DETAIL_LETTERS))) @if let Some(tenant) = &line.tenant { span.sub { (foreign(tenant)) } } },
+        html! { (foreign(&shortened(&line.object, DETAIL_LETTERS))) },
+        html! { @if let Some(tenant) = &line.tenant { (foreign(tenant)) } },
         of(foreign(&detail(line))),
     ]
 }

@@ -176,10 +176,11 @@ fn last_replay(replay: &LastReplayView, as_of: AsOf) -> Markup {
     }
 }
 
-const FIELDS: [Field; 7] = [
+const FIELDS: [Field; 8] = [
     Field::text("Pick"),
     Field::text("Id"),
     Field::text("State").class("end").moves("state"),
+    Field::text("Kind").second_line().moves("kind"),
     Field::text("Of").class("mono").moves("of"),
     Field::text("Error").class("full").moves("error"),
     Field::text("Tenant").label("tenant").moves("tenant"),
@@ -255,16 +256,17 @@ impl<'a> DeadRow<'a> {
     }
 }
 
-fn shown(items: &[DeadLetterView], as_of: AsOf) -> Vec<[Markup; 7]> {
+fn shown(items: &[DeadLetterView], as_of: AsOf) -> Vec<[Markup; 8]> {
     items.iter().map(|letter| dead_row(letter, as_of)).collect()
 }
 
-fn dead_row(letter: &DeadLetterView, as_of: AsOf) -> [Markup; 7] {
+fn dead_row(letter: &DeadLetterView, as_of: AsOf) -> [Markup; 8] {
     let row = DeadRow::of(letter);
     [
         html! { input type="checkbox" name="pick" value=(row.pick().text()) aria-label=(format!("Pick {}", for_attribute(row.id))); },
         id_link(&row.address, row.id),
-        html! { (state(of_message(row.state))) span.sub { (row.kind) } },
+        state(of_message(row.state)),
+        html! { (row.kind) },
         of(foreign(row.what)),
         of(foreign(&shortened(row.error, ERROR_LETTERS))),
         of(foreign(row.tenant)),

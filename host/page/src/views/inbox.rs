@@ -210,13 +210,14 @@ fn context_row(context: &ContextStats, as_of: AsOf) -> Markup {
     }
 }
 
-const STORED: [Field; 6] = [
+const STORED: [Field; 7] = [
     Field::text("Id"),
     Field::text("Waits for").class("end").moves("waits for"),
     Field::text("Subject").class("mono").moves("subject"),
     Field::text("Key").class("mono").label("key").moves("key"),
     Field::text("Last error").class("full").moves("last error"),
     Field::number("Received"),
+    Field::text("Tenant").label("tenant").second_line().moves("tenant"),
 ];
 
 fn stored(asked: &Asked, rows: &Part<Rows<InboxMessageView>>, as_of: AsOf) -> Markup {
@@ -247,7 +248,7 @@ fn address_of(message: &InboxMessageView) -> String {
     address::with(address::INBOX, &query)
 }
 
-fn stored_row(message: &InboxMessageView, as_of: AsOf) -> [Markup; 6] {
+fn stored_row(message: &InboxMessageView, as_of: AsOf) -> [Markup; 7] {
     let waits = html! { @match &message.waiting {
         Some(waiting) => {
             (state(State::new(Tone::Hold, Icon::Wait, waiting.on.as_str())))
@@ -261,7 +262,8 @@ fn stored_row(message: &InboxMessageView, as_of: AsOf) -> [Markup; 6] {
         html! { (foreign(&message.subject)) span.sub { "from " (foreign(&message.source)) } },
         mono(message.key.as_deref()),
         of(foreign(&shortened(message.last_error.as_deref().unwrap_or_default(), ERROR_LETTERS))),
-        html! { (as_of.at(message.received_at)) span.sub { (foreign(&message.tenant)) } },
+        as_of.at(message.received_at),
+        of(foreign(&message.tenant)),
     ]
 }
 
