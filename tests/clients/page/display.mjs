@@ -46,6 +46,18 @@ export async function display() {
       }
     })
   }
+  for (const view of ['overview', 'dead-letters', 'saga-undone']) {
+    const name = `colour-blind ${view}`
+    await visit(name, base, address[view], async page => {
+      // Who can't tell two colours goes by the shape and the word. The pictures are for people to look at.
+      const bare = await page.$$eval('main .st', all => all.filter(e => e.checkVisibility() && !(e.querySelector('svg') && e.textContent.trim())).map(e => e.outerHTML))
+      none(bare, 'a state without a shape or a word')
+      for (const kind of ['achromatopsia', 'deuteranopia', 'protanopia', 'tritanopia']) {
+        await page.emulateVisionDeficiency(kind)
+        await picture(page, `${name} ${kind}`)
+      }
+    })
+  }
   for (const view of ['overview', 'messages', 'dead-letters', 'saga-undone', 'plan-many', 'configuration']) {
     const name = `zoom ${view}`
     await visit(name, base, address[view], async page => {

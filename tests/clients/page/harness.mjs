@@ -48,18 +48,23 @@ export async function timed(what, act) {
   console.log(`took ${what} ${Math.round((Date.now() - began) / 1000)} s`)
 }
 
-const call = async (path, init) => {
-  const answer = await fetch(base + path, init)
-  const said = await answer.text()
-  if (!answer.ok) throw new Error(`${path} answers ${answer.status}: ${said}`)
-  return said ? JSON.parse(said) : {}
+/// The API of a host that asks nobody for a token.
+export function api(origin) {
+  const call = async (path, init) => {
+    const answer = await fetch(origin + path, init)
+    const said = await answer.text()
+    if (!answer.ok) throw new Error(`${path} answers ${answer.status}: ${said}`)
+    return said ? JSON.parse(said) : {}
+  }
+  return {
+    get: path => call(path),
+    post: (path, body = {}) => call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+  }
 }
-/// The API of the host that asks nobody for a token.
-export const get = path => call(path)
-export const post = (path, body = {}) => call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+export const { get, post } = api(base)
 /// Asks again until something is so.
-export async function eventually(what, condition) {
-  for (const end = Date.now() + PATIENCE; Date.now() < end;) {
+export async function eventually(what, condition, patience = PATIENCE) {
+  for (const end = Date.now() + patience; Date.now() < end;) {
     if (await condition()) return
     await new Promise(done => setTimeout(done, 50))
   }

@@ -1,11 +1,20 @@
 // What changes while a view is open, and what doesn't.
-import { equal, going, text, until } from './browser.mjs'
+import { equal, going, none, PATIENCE, text, tooWide, until } from './browser.mjs'
 import { base, eventually, get, given, send as sendAll, visit } from './harness.mjs'
 
 const send = id => sendAll([{ id, topic: 'bus:work.live', payload: { id } }])
 /// Dead letters there are while the list is looked at, and those that die meanwhile.
-const [MANY, MORE] = given.isFull ? [5_000, 500] : [300, 100]
-const dying = (count, name) => sendAll(Array.from({ length: count }, (_, number) => ({ id: `${name}-${number}`, topic: given.refuses, payload: number })))
+const [MANY, MORE] = given.isFull ? [100_000, 500] : [300, 100]
+/// Longest wait until nearly all of them are dead. Milliseconds.
+const DYING = given.isFull ? 1_200_000 : PATIENCE
+/// Messages of one request.
+const TOGETHER = 1_000
+async function dying(count, name) {
+  for (let from = 0; from < count; from += TOGETHER) {
+    const numbers = Array.from({ length: Math.min(TOGETHER, count - from) }, (_, number) => from + number)
+    await sendAll(numbers.map(number => ({ id: `${name}-${number}`, topic: given.refusesMany, payload: number })))
+  }
+}
 
 /// Where the row with the focus stands in the window, and what else the list shows.
 const place = page => page.evaluate(() => {
@@ -48,6 +57,25 @@ export async function live() {
     const first = (await page.$$eval('tbody tr', rows => rows.map(row => row.textContent))).find(row => !row.includes('schedule'))
     if (!first?.includes('live-3')) throw new Error(`the newest row isn’t first: ${first}`)
   })
+  await visit('live a host that stands still is told, and so is that it goes on', base, '/ui', async page => {
+    await until(page, () => /^\(\d+\) /.test(document.title))
+    const before = await text(page, '[data-live=ready]')
+    process.kill(given.pid, 'SIGSTOP')
+    try {
+      // Fifteen seconds pass for the page alone.
+      await page.evaluate(() => { const now = Date.now; Date.now = () => now() + 20e3 })
+      await until(page, () => document.querySelector('#old').checkVisibility())
+      const said = [await text(page, '#old'), await text(page, '#live')]
+      if (!said[0].startsWith('No word from the host for') || !said[1].endsWith(' old')) throw new Error(said.join(' | '))
+      equal(await text(page, '[data-live=ready]'), before, 'what was shown')
+      none(await tooWide(page), 'it is too wide')
+      await page.screenshot({ path: `${given.pictures}/not-live.png`, fullPage: true })
+    } finally {
+      process.kill(given.pid, 'SIGCONT')
+    }
+    await until(page, () => !document.querySelector('#old').checkVisibility())
+    equal(await text(page, '#live'), 'Live', 'the pill')
+  })
   await visit('live dead letters that grow leave row and focus where they are', base, '/ui/dead-letters', async page => {
     for (let row = 0; row < 20; row++) await page.keyboard.press('j')
     const before = await place(page)
@@ -61,6 +89,6 @@ export async function live() {
     if ((await place(page)).rows === before.rows) throw new Error('the newest aren’t shown')
   }, async () => {
     await dying(MANY, 'many')
-    await eventually('there is more than a page of them', async () => (await get('/v1/dead-letters?limit=200')).items.length > 60)
+    await eventually('the last of them is dead', async () => (await get(`/v1/messages/many-${MANY - 1}`)).state === 'dead', DYING)
   })
 }

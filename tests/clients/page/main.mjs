@@ -3,11 +3,12 @@ import { acts } from './acts.mjs'
 import { display } from './display.mjs'
 import { browser, check, timed } from './harness.mjs'
 import { keys } from './keys.mjs'
+import { killed } from './killed.mjs'
 import { live } from './live.mjs'
 import { looks } from './looks.mjs'
 import { once } from './once.mjs'
 import { session } from './session.mjs'
 
 // Views first, as they were filled; what ends a session last.
-for (const part of [looks, keys, display, once, acts, live, session]) await timed(part.name, part)
+for (const part of [looks, keys, display, once, acts, killed, live, session]) await timed(part.name, part)
 await check('the browser ends', () => browser.close())

@@ -1,13 +1,15 @@
 //! The page at `/ui` of a real host in a real chromium: every view and state in widths and themes, with and without script; every act by
-//! keyboard; what is done once; while it changes; signed in and out. What is checked of each stands in `tests/clients/page`, whose driver
+//! keyboard; what is done once; while it changes; signed in and out; when its host stands still or is killed. What is checked of each stands in `tests/clients/page`, whose driver
 //! prints a line a check. A run makes a choice of the checks and says what it left out; `cargo xtask test --full` makes all.
 
 mod checks;
 mod choice;
+mod mortal;
 mod scene;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -17,12 +19,13 @@ use waybill_testkit::extent::{is_full, leave_out};
 
 use crate::generated_clients::{node_and_packages, run_within};
 use checks::Choice;
+use mortal::Mortal;
 use scene::Scene;
 
 /// Far longer than all checks of a run take on a busy machine: a browser that hangs must not hang the suite.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The same of a full run, which makes some four times as many.
-const PATIENCE_IN_FULL: Duration = Duration::from_secs(2_700);
+/// The same of a full run, which makes some four times as many, with 100,000 dead letters.
+const PATIENCE_IN_FULL: Duration = Duration::from_secs(3_600);
 
 /// Puts the driver beside what it needs.
 fn driver(dir: &Path, packages: &Path) -> PathBuf {
@@ -43,6 +46,7 @@ async fn every_view_is_sound_in_a_real_browser_and_is_driven_by_keys_alone() {
     let chromium = find_browser().expect("chromium is installed");
     let dir = tempfile::tempdir().unwrap();
     let scene = Scene::set(dir.path()).await;
+    let mortal = Mortal::start(dir.path()).await;
     let choice = Choice::new(is_full());
     let pictures: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     if pictures.exists() {
@@ -59,13 +63,22 @@ async fn every_view_is_sound_in_a_real_browser_and_is_driven_by_keys_alone() {
     given["checks"] = choice.names().into();
     given["others"] = choice.others().into();
     given["isFull"] = Value::from(is_full());
+    given["mortal"] = mortal.given.clone();
     // Too long for an argument.
     let file = dir.path().join("given.json");
     std::fs::write(&file, given.to_string()).unwrap();
     let patience = if is_full() { PATIENCE_IN_FULL } else { PATIENCE };
     let mut driving = Command::new(node);
     driving.arg(driver(dir.path(), &packages)).arg(&file).current_dir(dir.path()).env("HOME", dir.path());
-    let said = run_within(patience, &mut driving).await;
+    let mut driven = pin!(run_within(patience, &mut driving));
+    let mut dying = pin!(mortal.die_when_asked());
+    let mut started_again = None;
+    let said = loop {
+        tokio::select! {
+            said = &mut driven => break said,
+            host = &mut dying, if started_again.is_none() => started_again = Some(host),
+        }
+    };
 
     // To stderr itself, which the test harness doesn't capture. Without a stderr there is nobody to tell.
     let took = said.lines().filter_map(|line| line.strip_prefix("took ")).collect::<Vec<_>>().join(", ");
@@ -78,5 +91,7 @@ async fn every_view_is_sound_in_a_real_browser_and_is_driven_by_keys_alone() {
     done.sort_unstable();
     expected.sort_unstable();
     assert_eq!(done, expected, "{said}");
+    let started_again = started_again.expect("the driver had a host killed");
+    assert!(started_again.terminate(PATIENCE).await.unwrap().success());
     scene.end().await;
 }

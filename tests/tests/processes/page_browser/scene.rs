@@ -1,6 +1,6 @@
 //! Hosts that show something of everything: one that asks nobody for a token, with a broker beside it, and one that does.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use waybill_testkit::api::Api;
 use waybill_testkit::nats;
 use waybill_testkit::process::{Host, Launch, binary};
+use waybill_testkit::receiver::{Answer, Delivered, Receiver};
 
 use super::PATIENCE;
 use crate::monitoring::receiver;
@@ -50,6 +51,8 @@ pub struct Scene {
     secured: Host,
     /// The source of the open host reads from it.
     _broker: nats::Server,
+    /// Refuses what comes, however much.
+    _refusing: Receiver,
     /// What the driver has to know of it.
     pub given: Value,
     /// An operation that is over.
@@ -61,18 +64,19 @@ impl Scene {
         let url = receiver().await;
         let broker = nats::Server::start().await.unwrap();
         broker.client().await.unwrap().create_stream("ORDERS", &["orders.>"], &json!({})).await.unwrap();
+        let refusing = Receiver::start(|_: &Delivered| Answer::status(422)).await.unwrap();
         let (open, api, _) = host(&dir.join("open"), &source(&broker, &url)).await;
         let operation = fill(&api, &url).await;
         let admin = token("admin", "admin", ADMIN);
         let tokens = format!("{admin}{}", token("looker", "viewer", VIEWER));
-        let (secured, behind, file) = host(&dir.join("secured"), &tokens).await;
+        let (secured, behind, Launch { config: file, .. }) = host(&dir.join("secured"), &tokens).await;
         let text = std::fs::read_to_string(&file).unwrap();
         let given = json!({
-            "base": api.base(), "refuses": format!("{url}/refuse"),
+            "base": api.base(), "pid": open.id(), "refuses": format!("{url}/refuse"), "refusesMany": refusing.url("many"),
             "secured": behind.base(), "token": VIEWER, "admin": ADMIN,
             "file": file, "revoked": text.replace(&tokens, &admin),
         });
-        Self { open, secured, _broker: broker, given, operation }
+        Self { open, secured, _broker: broker, _refusing: refusing, given, operation }
     }
 
     pub async fn end(self) {
@@ -96,13 +100,13 @@ fn source(broker: &nats::Server, url: &str) -> String {
     )
 }
 
-/// A host with its API and its file.
-async fn host(dir: &Path, more: &str) -> (Host, Api, PathBuf) {
+/// A host with its API, and how it is started.
+pub async fn host(dir: &Path, more: &str) -> (Host, Api, Launch) {
     std::fs::create_dir(dir).unwrap();
     let config = format!("[store]\nurl = \"surrealkv://{}\"\n{CONFIG}{more}", dir.join("data").display());
     let launch = Launch::prepare(binary().unwrap(), dir, &config).unwrap();
     let (host, api) = Host::ready(&launch).await.unwrap();
-    (host, api, launch.config)
+    (host, api, launch)
 }
 
 /// Something of everything that the views show, some of it hostile. The id of an operation.
