@@ -70,11 +70,11 @@ pub fn list<const N: usize>(name: &str, fields: &[Field; N], rows: &[[Markup; N]
         tr tabindex="-1" { @for column in &columns { (column.cell(row)) } }
     } };
     // A second line that no row has isn't missed.
-    let is_told = |field: &Field, value: &Markup| !field.is_second || !value.0.is_empty();
+    let is_said = |field: &Field, value: &Markup| !field.is_second || !value.0.is_empty();
     let moved: Vec<(&str, &Markup)> = fields
         .iter()
         .zip(moved)
-        .filter_map(|(field, moved)| moved.filter(|(_, value)| is_told(field, value)))
+        .filter_map(|(field, moved)| moved.filter(|(_, value)| is_said(field, value)))
         .collect();
     let heading = (!moved.is_empty()).then(|| of_all(&moved));
     headed(name, heading.as_ref(), &kept, &body, foot)

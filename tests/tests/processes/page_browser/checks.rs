@@ -70,6 +70,7 @@ const VIEWS: &[View] = &[
     open("form-edit", "/ui/plan?act=dead-edit&tenant=default&id=dead-0"),
     open("plan-fields", "/ui/plan?act=relay-seek&id=copies"),
     refused("plan-unreadable", "/ui/plan?act=explode", 400),
+    refused("plan-gone", "/ui/plan?act=message-send&draft=gone", 404),
     open("audit", "/ui/audit"),
     open("configuration", "/ui/configuration?compare=now"),
     secured("first-run", "/ui"),

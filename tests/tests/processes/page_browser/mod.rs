@@ -1,6 +1,6 @@
 //! The page at `/ui` of a real host in a real chromium: every view and state in widths and themes, with and without script; every act by
-//! keyboard; what is done once; while it changes; signed in and out; when its host stands still or is killed. What is checked of each stands in `tests/clients/page`, whose driver
-//! prints a line a check. A run makes a choice of the checks and says what it left out; `cargo xtask test --full` makes all.
+//! keyboard; what is done once; while it changes; signed in and out; when its host stands still or is killed. What is checked of each stands
+//! in `tests/clients/page`, whose driver prints a line a check. A run makes a choice of the checks and says what it left out; `cargo xtask test --full` makes all.
 
 mod checks;
 mod choice;
