@@ -8,7 +8,8 @@ import { live } from './live.mjs'
 import { looks } from './looks.mjs'
 import { once } from './once.mjs'
 import { session } from './session.mjs'
+import { states } from './states.mjs'
 
 // Views first, as they were filled; what ends a session last.
-for (const part of [looks, keys, display, once, acts, killed, live, session]) await timed(part.name, part)
+for (const part of [looks, keys, display, states, once, acts, killed, live, session]) await timed(part.name, part)
 await check('the browser ends', () => browser.close())

@@ -143,6 +143,7 @@ const CHECKS: &[&str] = &[
     "live dead letters that grow leave row and focus where they are",
     "live a host that stands still is told, and so is that it goes on",
     "killed an operation goes on when its host is back",
+    "states a part that takes too long says so and the others stand",
     "colour-blind overview",
     "once two requests with one form are one act",
     "once a key that is pressed twice is one act",

@@ -65,14 +65,14 @@ impl Scene {
         let broker = nats::Server::start().await.unwrap();
         broker.client().await.unwrap().create_stream("ORDERS", &["orders.>"], &json!({})).await.unwrap();
         let refusing = Receiver::start(|_: &Delivered| Answer::status(422)).await.unwrap();
-        let (open, api, _) = host(&dir.join("open"), &source(&broker, &url)).await;
+        let (open, api, Launch { config, .. }) = host(&dir.join("open"), &source(&broker, &url)).await;
         let operation = fill(&api, &url).await;
         let admin = token("admin", "admin", ADMIN);
         let tokens = format!("{admin}{}", token("looker", "viewer", VIEWER));
         let (secured, behind, Launch { config: file, .. }) = host(&dir.join("secured"), &tokens).await;
         let text = std::fs::read_to_string(&file).unwrap();
         let given = json!({
-            "base": api.base(), "pid": open.id(), "refuses": format!("{url}/refuse"), "refusesMany": refusing.url("many"),
+            "base": api.base(), "pid": open.id(), "config": config, "refuses": format!("{url}/refuse"), "refusesMany": refusing.url("many"),
             "secured": behind.base(), "token": VIEWER, "admin": ADMIN,
             "file": file, "revoked": text.replace(&tokens, &admin),
         });
