@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use surrealdb_expr::expr::LogicalPlan;
-use waybill_surreal::{Bindings, Bound, Engine, Fault, Object, RecordIdKey, Row, Transaction, Value};
+use waybill_surreal::{Bindings, Bound, Engine, Fault, Object, RecordIdKey, Row, Transaction, Value, WhileClosed};
 
 use crate::SurrealStore;
 
@@ -60,6 +60,9 @@ impl Engine for Watched {
     }
     async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
         self.inner.run(text, bindings).await
+    }
+    async fn while_closed(&self, work: WhileClosed) -> Result<(), Fault> {
+        self.inner.while_closed(work).await
     }
     async fn close(&self) -> Result<(), Fault> {
         self.inner.close().await

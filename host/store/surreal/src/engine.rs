@@ -1,5 +1,8 @@
 //! The two traits.
 
+use std::io;
+use std::path::Path;
+
 use async_trait::async_trait;
 use surrealdb_expr::expr::LogicalPlan;
 
@@ -23,12 +26,18 @@ pub enum Bound {
     Excluded(RecordIdKey),
 }
 
+/// What is done while a database on disk is closed, with the database's directory.
+pub type WhileClosed = Box<dyn FnOnce(&Path) -> io::Result<()> + Send>;
+
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction at the state of now. One that only reads needs no end: dropping it costs nothing.
     async fn begin(&self, write: bool) -> Result<Box<dyn Transaction>, Fault>;
     /// Runs a text as the host, with its own transactions; answers the value of each statement.
     async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault>;
+    /// Closes the database with all that was committed in tables, does this, and opens it again: callers wait as for any reopening, and for
+    /// this. Done to its end also when the caller goes away. Only a database on this process's disk has that.
+    async fn while_closed(&self, work: WhileClosed) -> Result<(), Fault>;
     /// Closes the database after what is running.
     async fn close(&self) -> Result<(), Fault>;
 }

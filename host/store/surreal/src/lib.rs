@@ -22,7 +22,7 @@ mod value;
 mod weight;
 
 pub use embedded::{ClosedTables, Embedded, EmbeddedOptions, LogKeeper};
-pub use engine::{Bound, Engine, Row, Transaction};
+pub use engine::{Bound, Engine, Row, Transaction, WhileClosed};
 pub use fault::Fault;
 pub use remote::{Remote, RemoteOptions};
 pub use scans::{Comparison, Filter, Holds, Reads, Scan};

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,11 @@ impl Log {
     pub(super) fn of(options: &EmbeddedOptions) -> Option<Self> {
         let keeper = options.log.clone()?;
         Some(Self { folder: keeper.directory().join("wal"), keeper })
+    }
+
+    /// The database's directory.
+    pub(super) fn directory(&self) -> &Path {
+        self.keeper.directory()
     }
 
     /// Waits until whoever had the database open is done with its log.

@@ -21,7 +21,7 @@ use surrealdb_core::kvs::{Datastore, QueryRequest};
 use surrealdb_datastore::catalog::{DatabaseId, NamespaceId};
 use surrealdb_kvs::TransactionType;
 
-use crate::{Bindings, Engine, Fault, Transaction, Value, value};
+use crate::{Bindings, Engine, Fault, Transaction, Value, WhileClosed, value};
 use gate::CommitGate;
 use shared::Core;
 use transaction::EmbeddedTransaction;
@@ -134,6 +134,11 @@ impl Engine for Embedded {
     async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
         let (core, text) = (Arc::clone(&self.core), text.to_owned());
         to_its_end(async move { run(&core, &text, bindings).await }).await
+    }
+
+    async fn while_closed(&self, work: WhileClosed) -> Result<(), Fault> {
+        let core = Arc::clone(&self.core);
+        to_its_end(async move { core.while_closed(work).await }).await
     }
 
     async fn close(&self) -> Result<(), Fault> {

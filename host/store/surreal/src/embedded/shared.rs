@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::log::Log;
 use super::open::{close, open_recovered};
 use super::{EmbeddedOptions, Opened};
-use crate::Fault;
+use crate::{Fault, WhileClosed};
 
 /// How long a reopening waits for transactions to end before those that are still open have to give way. Others may begin then: a
 /// transaction may wait for one that begins after it.
@@ -194,6 +194,33 @@ impl Core {
         Ok(())
     }
 
+    /// Does this between closing and opening again, with all that was committed in tables.
+    pub(super) async fn while_closed(self: &Arc<Self>, work: WhileClosed) -> Result<(), Fault> {
+        let Some(log) = &self.log else {
+            return Err(Fault::Other("a database in memory is never closed and opened again".to_owned()));
+        };
+        let mut open = self.alone().await;
+        if self.ended.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        // Whoever repairs it opens it next.
+        let broken = self.broken.borrow().clone();
+        if let Some(fault) = broken {
+            return Err(fault);
+        }
+        let Some(old) = open.take() else { return Err(closed()) };
+        let began = Instant::now();
+        let done = worked(old, log, work).await;
+        match self.reopen(&mut open).await {
+            Ok(()) => {
+                tracing::debug!(took = ?began.elapsed(), "the embedded database was opened again, as was asked for")
+            }
+            // While it is closed for all others: they hear why.
+            Err(fault) => self.broke(&fault),
+        }
+        done
+    }
+
     pub(super) async fn end(&self) -> Result<(), Fault> {
         self.ended.store(true, Ordering::Release);
         let Ok(mut open) = timeout(END_WAIT, Arc::clone(&self.open).write_owned()).await else {
@@ -203,6 +230,21 @@ impl Core {
             Some(opened) => close(opened, self.log.as_ref()).await,
             None => Ok(()),
         }
+    }
+}
+
+/// Closes it, and does this if nothing is left in its log.
+async fn worked(old: Opened, log: &Log, work: WhileClosed) -> Result<(), Fault> {
+    close(old, Some(log)).await?;
+    let left = log.bytes().map_err(|error| log.refuse(&error))?;
+    if left > 0 {
+        let cause = format!("{left} bytes of log could not be written into tables; is there room for twice as much?");
+        return Err(Fault::DiskFull(cause));
+    }
+    let directory = log.directory().to_owned();
+    match tokio::task::spawn_blocking(move || work(directory.as_path())).await {
+        Ok(done) => done.map_err(|error| log.refuse(&error)),
+        Err(ended) => Err(Fault::Unavailable(format!("what was to be done while it is closed was cut off: {ended}"))),
     }
 }
 

@@ -12,7 +12,7 @@ use surrealdb::opt::Config;
 use surrealdb::opt::auth::{Database, Root};
 use surrealdb::types::QueryError;
 
-use crate::{Bindings, Engine, Fault, Transaction, Value, value};
+use crate::{Bindings, Engine, Fault, Transaction, Value, WhileClosed, value};
 use transaction::RemoteTransaction;
 
 #[derive(Clone)]
@@ -92,6 +92,10 @@ impl Engine for Remote {
     async fn run(&self, text: &str, bindings: Bindings) -> Result<Vec<Value>, Fault> {
         let response = self.client.query(text).bind(value::variables(bindings)?).await.map_err(fault)?;
         answers(response)
+    }
+
+    async fn while_closed(&self, _: WhileClosed) -> Result<(), Fault> {
+        Err(Fault::Other("a client doesn't close the database of a server".to_owned()))
     }
 
     async fn close(&self) -> Result<(), Fault> {
