@@ -17,11 +17,13 @@
 //! | `idempotency` | idempotency keys |
 //! | `kv` | state of plugins |
 //! | `tokens` | API tokens |
+//! | `backup` | backups, and data folders made of them |
 //! | `wal` | repairs the log of the embedded database after a crash |
 //!
 //! The same conformance suite runs on this and on the in-memory reference store. What it doesn't do: decide anything about
 //! messages; own tasks besides those of the database.
 
+mod backup;
 pub mod codec;
 mod config;
 mod dedup;
@@ -51,6 +53,7 @@ mod tokens;
 mod transact;
 mod wal;
 
+pub use backup::{ArchiveError, RestoreError, Restored, held_files, restore};
 pub use config::{
     BLOCK_CACHE_BYTES, Durability, MEMTABLE_BYTES, OpenError, QUERY_TIMEOUT, SHARDS_EMBEDDED, SHARDS_MAX,
     SHARDS_SHARED, StoreConfig,

@@ -12,7 +12,7 @@ use crate::private;
 use crate::wal::sync_folder;
 
 /// Name of the lock file in the directory.
-const LOCK_FILE: &str = "waybill.lock";
+pub const LOCK_FILE: &str = "waybill.lock";
 
 /// Holds the directory as long as it lives. The operating system lets go of it when the process ends, however it ends.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! The store: opening, closing, and what it knows of itself.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use waybill_core::ids::ShardId;
@@ -10,6 +12,7 @@ use waybill_surreal::{
     ClosedTables, Embedded, EmbeddedOptions, Engine, LogKeeper, Object, Remote, RemoteOptions, Transaction, int, object,
 };
 
+use crate::backup::{clear_snapshots, is_unfinished, restored_mark};
 use crate::config::{Durability, MEMTABLE_BYTES, OpenError, SHARDS_EMBEDDED, SHARDS_MAX, SHARDS_SHARED, StoreConfig};
 use crate::fault::store_error;
 use crate::fronts::{PurgeFronts, ShardFronts};
@@ -57,6 +60,8 @@ struct Inner {
     done: ShardFronts,
     feed: ShardFronts,
     indexes: Indexes,
+    /// Held by the backup that is under way.
+    backing_up: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl SurrealStore {
@@ -76,9 +81,11 @@ impl SurrealStore {
         let embedded = !matches!(place, Target::Server(_));
         bound("outbox.shards", u64::from(config.shards.unwrap_or(SHARDS_SHARED)), 1, u64::from(SHARDS_MAX))?;
 
+        let mut restored = None;
         let (url, on_disk, durability) = match place {
             Target::Directory { dir, url, durability } => {
                 let lock = DirectoryLock::take(&dir)?;
+                restored = ready_folder(&dir)?;
                 let lazy = durability != Durability::EveryCommit;
                 let log = LogFolder::new(dir, lazy, config.memtable_bytes.max(MEMTABLE_BYTES));
                 log.repair()?;
@@ -103,7 +110,21 @@ impl SurrealStore {
         } else {
             Self::connect(&config, url).await?
         };
-        Self::prepared(engine, embedded, durability, &config, lock).await
+        let store = Self::prepared(Arc::clone(&engine), embedded, durability, &config, lock).await?;
+        if let Some(mark) = restored
+            && let Err(error) = store.begin_anew(&mark).await
+        {
+            close_refused(engine.as_ref()).await;
+            return Err(error);
+        }
+        Ok(store)
+    }
+
+    /// The first start on a restored folder: readers' cursors may be of what was lost since the backup, so they are of another store.
+    async fn begin_anew(&self, mark: &Path) -> Result<(), OpenError> {
+        self.begin_incarnation().await?;
+        tracing::info!("the data was restored from a backup: this is a new incarnation of it");
+        fs::remove_file(mark).map_err(|error| OpenError::Directory { dir: mark.to_owned(), cause: error.to_string() })
     }
 
     async fn connect(config: &StoreConfig, url: String) -> Result<Arc<dyn Engine>, StoreError> {
@@ -178,6 +199,7 @@ impl SurrealStore {
             done: ShardFronts::default(),
             feed: ShardFronts::default(),
             indexes: Indexes::default(),
+            backing_up: Arc::default(),
         };
         Self { engine, inner: Arc::new(inner) }
     }
@@ -242,6 +264,10 @@ impl SurrealStore {
         let transaction = self.begin(true).await?;
         transaction.put(META, RecordIdKey::String(name.into()), limits).await.map_err(store_error)?;
         transaction.commit().await.map_err(store_error)
+    }
+
+    pub(crate) fn backing_up(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.inner.backing_up
     }
 
     pub(crate) fn indexes(&self) -> &Indexes {
@@ -312,6 +338,15 @@ impl std::fmt::Debug for SurrealStore {
             .field("shards", &self.inner.shards)
             .finish()
     }
+}
+
+/// Looks whether a data folder is whole, and removes what a backup left that was cut off. Answers the mark of one that was restored.
+fn ready_folder(dir: &Path) -> Result<Option<PathBuf>, OpenError> {
+    let refuse = |cause: String| OpenError::Directory { dir: dir.to_owned(), cause };
+    if is_unfinished(dir).map_err(|error| refuse(error.to_string()))? {
+        return Err(refuse("restoring a backup into it was cut off: run `waybill restore` with it again".to_owned()));
+    }
+    clear_snapshots(dir).and_then(|()| restored_mark(dir)).map_err(|error| refuse(error.to_string()))
 }
 
 /// Nobody else will: the directory has to be free for the next start.

@@ -1,6 +1,11 @@
 //! Codes of the store, of transactions and of idempotency keys.
 
 codes! {
+    STORAGE_BACKUP_BUSY = "STORAGE.BACKUP_BUSY" => retryable(409, "Another backup is under way",
+        "Wait until it is done.");
+    STORAGE_BACKUP_ELSEWHERE = "STORAGE.BACKUP_ELSEWHERE" => answered(409, "The data isn't on this host's disk",
+        "Back it up where it is: a SurrealDB server with its own export.");
+    STORAGE_BACKUP_UNREADABLE = "STORAGE.BACKUP_UNREADABLE";
     STORAGE_CONFLICT = "STORAGE.CONFLICT" => answered(409, "It conflicts with what is stored",
         "Choose another id, or send exactly the same content; a conflicting transaction may be sent again.");
     STORAGE_CORRUPT = "STORAGE.CORRUPT" => answered(500, "A stored record can't be read",

@@ -2,6 +2,7 @@
 //! suites (`waybill_testkit::conformance`).
 
 pub mod backoff;
+pub mod backup;
 pub mod changes;
 pub mod dead;
 pub mod dedup;

@@ -30,16 +30,28 @@ impl SurrealStore {
     }
 }
 
+impl SurrealStore {
+    /// Makes this another incarnation: what is there was put back, and readers may know of what isn't.
+    pub(crate) async fn begin_incarnation(&self) -> Result<(), StoreError> {
+        let transaction = self.begin(true).await?;
+        let worked = init(transaction.as_ref()).await;
+        finish(transaction, worked).await.map(|_| ())
+    }
+}
+
 async fn read_or_init(transaction: &dyn Transaction) -> Result<u64, StoreError> {
-    let key = RecordIdKey::String(INCARNATION.into());
-    let kept = transaction.get(META, key.clone()).await.map_err(store_error)?;
+    let kept = transaction.get(META, RecordIdKey::String(INCARNATION.into())).await.map_err(store_error)?;
     if let Some(number) = kept.and_then(|fields| int_of(fields.get("number"))) {
         return Ok(u64::from_ne_bytes(number.to_ne_bytes()));
     }
+    init(transaction).await
+}
+
+async fn init(transaction: &dyn Transaction) -> Result<u64, StoreError> {
     let random = Ulid::new().random() & u128::from(u64::MAX);
     let number = u64::try_from(random).unwrap_or(u64::MAX);
     // A random number: its bits are kept, not its value.
     let fields = object([("number", int(i64::from_ne_bytes(number.to_ne_bytes())))]);
-    transaction.put(META, key, fields).await.map_err(store_error)?;
+    transaction.put(META, RecordIdKey::String(INCARNATION.into()), fields).await.map_err(store_error)?;
     Ok(number)
 }

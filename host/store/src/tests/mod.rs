@@ -3,6 +3,7 @@
 
 mod append;
 mod append_exact;
+mod backup;
 mod codec;
 mod cost;
 mod damage;
