@@ -23,12 +23,14 @@
 //! | `plugins` | plugins and their generations |
 //! | `configuration` | the configuration, read again |
 //! | `tokens` | who may call |
+//! | `backup` | backups of everything that is stored |
 //! | `list`, `instant`, `headers`, `annotations` | what all of them use |
 //!
 //! Words that are part of the rules too (states, outcomes, kinds) are enums of `waybill-core` with a schema.
 
 pub mod act_reason;
 pub mod annotations;
+pub mod backup;
 pub mod configuration;
 pub mod dead_events;
 pub mod dead_inbox;

@@ -157,7 +157,7 @@ pub struct WhoAmI {
     pub name: String,
     /// Tenants; `["*"]` = all.
     pub tenants: Vec<String>,
-    /// Any of `viewer`, `sender`, `transactor`, `worker`, `operator`, `admin`, `append:PATTERN`, `read:PATTERN`.
+    /// Any of `viewer`, `sender`, `transactor`, `worker`, `operator`, `backup`, `admin`, `append:PATTERN`, `read:PATTERN`.
     pub roles: Vec<String>,
     /// `token`, or `none` where the host asks for no token.
     pub auth: String,

@@ -11,7 +11,7 @@ use crate::instant::Instant;
 pub struct NewToken {
     /// Name for the audit, and by which it is revoked: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// What it may do, at least one of `viewer`, `sender`, `transactor`, `worker`, `operator`, `admin`, `append:PATTERN` and
+    /// What it may do, at least one of `viewer`, `sender`, `transactor`, `worker`, `operator`, `backup`, `admin`, `append:PATTERN` and
     /// `read:PATTERN`; nothing that its maker may not.
     pub roles: Vec<String>,
     /// Tenants that it is for; absent, or with `*` among them, all.

@@ -12,6 +12,7 @@ use waybill_api::idempotency::IdempotencyService;
 use waybill_api::plugins::PluginService;
 use waybill_api::sagas::SagaService;
 use waybill_api::{InboundService, OutboxService};
+use waybill_core::port::backup::BackupStore;
 use waybill_core::port::service::streams::StreamService;
 use waybill_core::port::trace::Tracer;
 
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub configuration: Option<Arc<dyn ConfigurationService>>,
     /// The plugins; none = the host has none to change.
     pub plugins: Option<Arc<dyn PluginService>>,
+    /// What is backed up; none = this host can't be.
+    pub backup: Option<Arc<dyn BackupStore>>,
     /// Who may call; none = nobody is asked for a token, on loopback only.
     pub auth: Option<Tokens>,
     /// Tokens that are made and revoked while the host runs; none = it keeps none.

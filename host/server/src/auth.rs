@@ -155,12 +155,14 @@ pub enum Role {
     Worker,
     /// Cancels, replays, quarantines, edits; sees the audit trail.
     Operator,
+    /// Looks, and backs up the whole store: whoever has a backup has all that is in it, of every tenant.
+    Backup,
     Admin,
 }
 
 impl Role {
-    pub const ALL: [Self; 6] =
-        [Self::Viewer, Self::Sender, Self::Transactor, Self::Worker, Self::Operator, Self::Admin];
+    pub const ALL: [Self; 7] =
+        [Self::Viewer, Self::Sender, Self::Transactor, Self::Worker, Self::Operator, Self::Backup, Self::Admin];
 
     /// Whether it grants a permission.
     pub fn grants(self, permission: Permission) -> bool {
@@ -171,6 +173,7 @@ impl Role {
             Self::Transactor => matches!(permission, Public | Any | Read | Events | Send | Append | Transact),
             Self::Worker => matches!(permission, Public | Any | Read | Events | Work),
             Self::Operator => matches!(permission, Public | Any | Read | Events | Metrics | Operate),
+            Self::Backup => matches!(permission, Public | Any | Read | Events | Permission::Backup),
             Self::Admin => true,
         }
     }
@@ -183,6 +186,7 @@ impl Role {
             Self::Transactor => "transactor",
             Self::Worker => "worker",
             Self::Operator => "operator",
+            Self::Backup => "backup",
             Self::Admin => "admin",
         }
     }
@@ -210,12 +214,14 @@ pub enum Permission {
     Work,
     /// Acting on messages and dead letters.
     Operate,
+    /// Taking a backup of everything.
+    Backup,
     /// Acting on transports, which serve all tenants.
     Manage,
 }
 
 impl Permission {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Public,
         Self::Any,
         Self::Read,
@@ -226,6 +232,7 @@ impl Permission {
         Self::Transact,
         Self::Work,
         Self::Operate,
+        Self::Backup,
         Self::Manage,
     ];
 
@@ -236,7 +243,7 @@ impl Permission {
 
     /// It concerns everybody, so a credential of some tenants isn't enough.
     pub fn needs_all_tenants(self) -> bool {
-        matches!(self, Self::Metrics | Self::Manage)
+        matches!(self, Self::Metrics | Self::Backup | Self::Manage)
     }
 
     /// Roles that grant it, for the error text.
@@ -265,6 +272,7 @@ mod tests {
         let admin =
             Principal { tenants: some, roles: vec![Role::Admin], streams: Vec::new(), name: "a".into(), token: None };
         assert!(admin.may(Permission::Operate) && !admin.may(Permission::Manage) && !admin.may(Permission::Metrics));
+        assert!(!admin.may(Permission::Backup));
         assert!(Principal::local().may(Permission::Manage));
     }
 

@@ -8,6 +8,8 @@ pub const BULK_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest body of what starts a saga or hands it data: inputs and outputs, whose own bound is configured. Bytes.
 pub const SAGA_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Largest body of what asks for a backup: an earlier backup's files, some 150 bytes each, of which a terabyte has tens of thousands. Bytes.
+pub const BACKUP_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// One in so many requests at work may wait until a saga is at rest or a message can be claimed. Past it such requests are
 /// answered at once, but that as many claims again wait for [`CLAIM_PAUSE`].
 pub const WAITERS_SHARE: usize = 4;

@@ -151,6 +151,7 @@ async fn tenants_codes_and_paths_make_a_bounded_number_of_series() {
         streams: None,
         configuration: None,
         plugins: None,
+        backup: None,
         cors_origins: Vec::new(),
         auth: None,
         tokens: None,

@@ -20,7 +20,7 @@ const TOKEN_BITS_MIN: f64 = 128.0;
 /// Least different characters of a token. Random ones have more; `0000...` is long and no secret.
 const TOKEN_CHARACTERS_MIN: usize = 8;
 /// What roles may be.
-const ROLES: &str = "it takes \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\" and \"admin\", and for streams \"append:PATTERN\" and \"read:PATTERN\", e.g. \"read:task.**\"";
+const ROLES: &str = "it takes \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\", \"backup\" and \"admin\", and for streams \"append:PATTERN\" and \"read:PATTERN\", e.g. \"read:task.**\"";
 /// What `[auth]` has besides its keys.
 const TOKEN: &str = "token";
 /// How to make a token.
@@ -121,7 +121,7 @@ fn read(mut section: Section<'_, '_>, file: &Path) -> Option<(Set<String>, AuthT
     let tenants = section.texts("tenants", "an array of tenants, [\"*\"] for all", &["*"]);
     let roles = section.texts(
         "roles",
-        "an array of \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\", \"admin\", \"append:PATTERN\", \"read:PATTERN\"",
+        "an array of \"viewer\", \"sender\", \"transactor\", \"worker\", \"operator\", \"backup\", \"admin\", \"append:PATTERN\", \"read:PATTERN\"",
         &["sender"],
     );
     let sha256 = match (&hash, &token_file) {

@@ -188,6 +188,7 @@ async fn host(config: Config, source: Source, telemetry: Option<&Telemetry>, ter
         streams: engine.streams(),
         configuration: Some(Arc::new(reloader.clone()) as _),
         plugins: Some(Arc::new(Audited::new(Arc::new(plugins), Arc::clone(&trail)))),
+        backup: Some(Arc::clone(&store) as _),
         cors_origins: config.server.cors_origins.clone(),
         auth: config.auth.required.then_some(known),
         tokens: Some(stored_tokens),

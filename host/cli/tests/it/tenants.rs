@@ -56,7 +56,7 @@ fn start(dir: &std::path::Path) -> Host {
         [[route]]\nmatch = \"bus:out.**\"\ntransport = \"external\"\n[[route]]\nmatch = \"bus:**\"\ntransport = \"mine\"\n\
         [[route]]\nmatch = \"http:**\"\ntransport = \"web\"\n"
         .to_owned();
-    let every = r#"["viewer", "sender", "transactor", "worker", "operator", "admin"]"#;
+    let every = r#"["viewer", "sender", "transactor", "worker", "operator", "backup", "admin"]"#;
     for (name, tenants, roles) in [
         ("root", "*", r#"["admin"]"#),
         ("anna", "a", every),

@@ -1,6 +1,7 @@
 //! The routes, one file a family. Each handler decodes, asks the service, and encodes; it decides nothing else.
 
 pub(crate) mod approvals;
+mod backup;
 pub(crate) mod configuration;
 pub(crate) mod dead_letters;
 pub(crate) mod history;
@@ -120,6 +121,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .routes(routes!(relays::pause))
         .routes(routes!(relays::resume))
         .routes(routes!(relays::seek))
+        .routes(routes!(backup::back_up))
         .routes(routes!(configuration::show))
         .routes(routes!(configuration::reload))
         .routes(routes!(plugins::list))

@@ -25,6 +25,7 @@ fn expected(permission: Permission, role: Role) -> bool {
         Permission::Transact => matches!(role, Transactor | Admin),
         Permission::Work => matches!(role, Worker | Admin),
         Permission::Operate => matches!(role, Operator | Admin),
+        Permission::Backup => matches!(role, Role::Backup | Admin),
         Permission::Manage => role == Admin,
     }
 }
@@ -83,7 +84,7 @@ async fn a_credential_of_one_tenant_reaches_no_other() {
     let api = Api::with(Some(vec![token("acme", &["acme"], &[Role::Admin])]), Limits::default()).await;
     let document = serde_json::to_value(document()).unwrap();
     for (method, path, permission) in permissions() {
-        if matches!(permission, Some(Permission::Metrics | Permission::Manage)) {
+        if matches!(permission, Some(Permission::Metrics | Permission::Backup | Permission::Manage)) {
             let refused = api.send(as_caller(bare(&method, &path), "acme")).await;
             assert_eq!(refused.problem(), (403, "AUTH.ROLE".into()), "{method} {path}");
             assert!(refused.json()["detail"].as_str().unwrap().contains("all tenants"));

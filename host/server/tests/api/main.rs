@@ -11,6 +11,7 @@
 
 mod approvals;
 mod auth;
+mod backup;
 mod bad_input;
 mod bytes;
 mod closed_routes;

@@ -27,6 +27,7 @@ use waybill_testkit::conformance::samples::all_annotations;
 use waybill_testkit::fake_streams::FakeStreams;
 use waybill_testkit::memory_host::{EngineConfig, InMemoryHost, message};
 
+use crate::backup::FixedBackup;
 use crate::configuration::FixedConfiguration;
 use crate::fake_inbound::FakeInbound;
 use crate::hindrance::{Hindered, Hindrance};
@@ -171,6 +172,7 @@ pub fn parts(
         streams: Some(hindrance.streams.clone()),
         approvals: Some(links(&[7; 32])),
         plugins: Some(host.plugins.clone()),
+        backup: Some(Arc::new(FixedBackup)),
         configuration: Some(Arc::new(FixedConfiguration)),
         cors_origins: vec!["https://shop.example".to_owned()],
         auth,

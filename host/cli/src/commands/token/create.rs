@@ -28,7 +28,7 @@ use crate::term::Term;
 pub struct Create {
     /// Name for the audit, and by which it is revoked
     pub name: String,
-    /// viewer, sender, transactor, worker, operator, admin, append:PATTERN or read:PATTERN; more than once for several
+    /// viewer, sender, transactor, worker, operator, backup, admin, append:PATTERN or read:PATTERN; more than once for several
     #[arg(long, value_name = "ROLE", required = true)]
     pub role: Vec<String>,
     /// Tenant that it is for; more than once for several [default: all]

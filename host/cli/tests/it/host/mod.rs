@@ -168,6 +168,7 @@ fn parts(memory: &InMemoryHost, auth: Option<Tokens>) -> Parts {
         streams: None,
         approvals: ApprovalLinks::new(&[7; 32], "https://waybill.example").ok(),
         plugins: Some(memory.plugins.clone()),
+        backup: None,
         cors_origins: Vec::new(),
         tokens: Some(StoredTokens::new(
             auth.clone().unwrap_or_else(Tokens::none),
