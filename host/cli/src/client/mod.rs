@@ -1,5 +1,6 @@
 //! Talking to a host's HTTP API.
 
+mod backup;
 mod error;
 mod events;
 mod problem;
@@ -18,6 +19,7 @@ use waybill_server::listen::is_loopback;
 use crate::args::Global;
 use crate::term::Term;
 
+pub use backup::BackupStream;
 pub use error::ClientError;
 pub use events::{EventStream, Heard};
 pub use problem::{Refusal, exit_of_code};

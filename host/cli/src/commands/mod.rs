@@ -10,6 +10,7 @@
 //! | `json` | JSON given on the command line |
 
 mod audit;
+mod backup;
 mod bulk;
 mod changes;
 mod completions;
@@ -33,6 +34,7 @@ mod provision;
 mod quarantine;
 mod relay;
 mod requests;
+mod restore;
 mod saga;
 mod selection;
 mod send;
@@ -139,6 +141,10 @@ pub enum Command {
     History(history::History),
     /// What changed: plugins, configuration, operations, pauses, breakers
     Changes(changes::Changes),
+    /// Back up a host's store while it runs
+    Backup(backup::Backup),
+    /// Make a data folder of a backup, while no host runs
+    Restore(restore::Restore),
     /// Check this machine and the configuration, without a running host
     Doctor(doctor::Doctor),
     /// Write a completion script for a shell
@@ -189,6 +195,8 @@ pub async fn run(cli: Cli, term: &mut Term) -> Result<(), CliError> {
         Command::Audit(command) => audit::run(&command, &mut Context::new(global, term)?).await,
         Command::History(args) => history::run(&args, &mut Context::new(global, term)?).await,
         Command::Changes(args) => changes::run(&args, &mut Context::new(global, term)?).await,
+        Command::Backup(args) => backup::run(&args, &mut Context::new(global, term)?).await,
+        Command::Restore(args) => restore::run(&args, global, term).await,
         Command::Doctor(args) => doctor::run(&args, global.format(), term).await,
         Command::Completions(args) => completions::run(&args, term),
         Command::Man(args) => man::run(&args, term),

@@ -39,7 +39,7 @@ use crate::setup::Source;
 use crate::term::Term;
 use auth::tokens;
 use compose::Watched;
-pub(crate) use offline::create_token;
+pub(crate) use offline::{create_token, undelivered};
 use reload::Reloader;
 use signals::{Hangups, Signals};
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod alone;
+#[cfg(unix)]
+mod backup;
 mod call;
 mod changes;
 mod commands;
