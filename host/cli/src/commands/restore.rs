@@ -17,6 +17,8 @@ use crate::term::Term;
 
 /// The store's folder in a data folder.
 const STORE: &str = "store";
+/// What may lie beside it: what a start compiled that the store then refused, and the root of a file system.
+const NOT_DATA: [&str; 2] = ["cache", "lost+found"];
 /// Messages that are listed; all are counted.
 const LISTED_MAX: usize = 10_000;
 
@@ -98,7 +100,7 @@ fn refuse_used(data: &Path) -> Result<(), CliError> {
     };
     for entry in entries {
         let name = entry.map_err(failed)?.file_name();
-        if name != STORE && name != "lost+found" {
+        if !NOT_DATA.iter().any(|known| name == *known) && name != STORE {
             return Err(refused(&RestoreError::Used {
                 dir: data.to_owned(),
                 found: name.to_string_lossy().into_owned(),
