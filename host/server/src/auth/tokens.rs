@@ -125,7 +125,7 @@ impl Tokens {
             })?;
             if record.roles.is_empty() && record.streams.is_empty() {
                 return Err(refuse(
-                    "it has no role: give it viewer, sender, transactor, worker, operator or admin, or append:PATTERN or read:PATTERN",
+                    "it has no role: give it viewer, sender, transactor, worker, operator, backup or admin, or append:PATTERN or read:PATTERN",
                 ));
             }
             if record.tenants == Tenants::Only(Vec::new()) {

@@ -143,6 +143,7 @@ const TEXTS: &[Row] = &[
     ("resource_id", &[], RESOURCE),
     ("resource_type", &[], RESOURCE),
     ("selector", &[], ANY.like(SELECTOR)),
+    ("sha256", &["BackupFile"], ANY.like(SHA256)),
     ("sha256", &[], ANY.like(DIGEST)),
     ("since", &[], ANY.like(SINCE)),
     ("step", &[], ANY.at_least(1).up_to(NAME_BYTES_MAX)),

@@ -26,6 +26,7 @@ pub(super) fn refine(document: &mut Value) {
     }
     bare_references(document);
     plain_bodies(document);
+    binary_answers(document);
     bound_requests(document);
     drop_unused(document);
 }
@@ -202,6 +203,18 @@ fn plain_bodies(document: &mut Value) {
         }
         if is_optional {
             body.insert("required".to_owned(), false.into());
+        }
+    }
+}
+
+/// A backup is bytes, not a list of numbers.
+fn binary_answers(document: &mut Value) {
+    for (_, _, operation) in operations_mut(document) {
+        let answers = operation.get_mut("responses").and_then(Value::as_object_mut);
+        for (_, answer) in answers.into_iter().flatten() {
+            if let Some(schema) = answer.pointer_mut("/content/application~1octet-stream/schema") {
+                *schema = json!({ "type": "string", "format": "binary" });
+            }
         }
     }
 }

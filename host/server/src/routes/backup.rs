@@ -30,6 +30,10 @@ use crate::subscribe::feed::Ongoing;
     extensions(("x-waybill-permission" = json!("backup"))))]
 pub(crate) async fn back_up(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let (asked, share): (BackupRequest, _) = body::large_json(&app, request, BACKUP_BODY_BYTES_MAX).await?;
+    let is_sum = |sum: &str| sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !asked.earlier.iter().all(|file| is_sum(&file.sha256)) {
+        return Err(Problem::invalid("the sha256 of a file is 64 hex digits").at("earlier"));
+    }
     let Some(store) = &app.backup else {
         return Err(refused(&BackupError::Elsewhere("this host has nothing that could be backed up")));
     };
@@ -50,7 +54,7 @@ async fn next(left: Left) -> Option<(Result<Bytes, io::Error>, Left)> {
     match pieces.next().await? {
         Ok(piece) => Some((Ok(piece), Some(pieces))),
         Err(cause) => {
-            tracing::error!(cause, "a backup broke off");
+            tracing::error!(%cause, "a backup broke off");
             Some((Err(io::Error::other(cause)), None))
         }
     }

@@ -12,8 +12,6 @@ use waybill_server::server::{Parts, Server};
 
 use crate::support::{Api, parts, post};
 
-const FILE: &str = r#"{"name":"sstables/1.sst","bytes":3,"sha256":"00"}"#;
-
 /// Each file that an earlier backup has is one text less. One named `broken` breaks it off, one named `elsewhere` refuses it, and `busy` does for now.
 pub struct FixedBackup;
 
@@ -42,7 +40,7 @@ impl BackupStore for FixedBackup {
 }
 
 fn asking(name: &str) -> String {
-    format!(r#"{{"earlier":[{}]}}"#, FILE.replace("sstables/1.sst", name))
+    format!(r#"{{"earlier":[{{"name":"{name}","bytes":3,"sha256":"{}"}}]}}"#, "0a".repeat(32))
 }
 
 #[tokio::test]
@@ -52,7 +50,9 @@ async fn a_backup_is_answered_piece_by_piece_without_what_an_earlier_one_has() {
     assert_eq!((whole.status.as_u16(), whole.text.as_str()), (200, "one two three"));
     assert_eq!(whole.header("content-type"), "application/octet-stream");
     assert_eq!(api.post("/v1/backup", asking("sstables/1.sst")).await.text, "two three");
-    assert_eq!(api.post("/v1/backup", r#"{"since":1}"#).await.problem().0, 400);
+    for wrong in [r#"{"since":1}"#, r#"{"earlier":[{"name":"sstables/1.sst","bytes":3,"sha256":"0a"}]}"#] {
+        assert!(api.post("/v1/backup", wrong).await.status.is_client_error(), "{wrong}");
+    }
 }
 
 #[tokio::test]
