@@ -63,7 +63,7 @@ pub trait Sink {
     fn earlier(&mut self, file: HeldFile) -> io::Result<()>;
 }
 
-/// Writes a backup.
+/// Makes a backup of what it is given, entry by entry.
 pub struct Writer<W: Write> {
     out: Encoder<'static, W>,
     /// Of all heads and checksums.

@@ -2,6 +2,8 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use waybill_core::port::backup::{BackupError, BackupPieces, BackupStore, HeldFile};
@@ -21,7 +23,7 @@ async fn put(store: &SurrealStore, key: &str) {
 }
 
 async fn keys(store: &SurrealStore) -> Vec<String> {
-    store.keys("s", "", None, 1_000).await.unwrap()
+    store.keys("s", "", None, 10_000).await.unwrap()
 }
 
 async fn taken(mut pieces: Box<dyn BackupPieces>) -> Vec<u8> {
@@ -67,6 +69,40 @@ async fn a_backup_has_what_was_committed_before_it_and_the_store_goes_on() {
     let copy = open(&to).await;
     assert_eq!((keys(&copy).await, copy.incarnation().await.unwrap()), (vec!["again".into(), "before".into()], new));
     copy.close().await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_beside_a_writer_has_all_that_was_acknowledged_and_no_gap() {
+    let top = tempfile::tempdir().unwrap();
+    let store = open(&top.path().join("from")).await;
+    let (acknowledged, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let writer = tokio::spawn({
+        let (store, acknowledged, ends) = (store.clone(), Arc::clone(&acknowledged), Arc::clone(&ends));
+        async move {
+            for number in 0..5_000 {
+                put(&store, &format!("{number:06}")).await;
+                acknowledged.store(number + 1, Ordering::SeqCst);
+                if ends.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        }
+    });
+    for round in 0..3 {
+        let before = acknowledged.load(Ordering::SeqCst);
+        let backup = back_up(&store, Vec::new()).await;
+        let to = top.path().join(format!("to-{round}"));
+        restored(&backup, &[], &to).unwrap();
+        let copy = open(&to).await;
+        let found = keys(&copy).await;
+        let in_order: Vec<String> = (0..found.len()).map(|number| format!("{number:06}")).collect();
+        assert_eq!(found, in_order, "round {round}");
+        assert!(found.len() >= before, "round {round}: {} of {before}", found.len());
+        copy.close().await.unwrap();
+    }
+    ends.store(true, Ordering::SeqCst);
+    writer.await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -125,7 +161,7 @@ async fn links_go_with_their_backup_and_with_the_next_start() {
     assert!(links.exists());
     taken(pieces).await;
     // The channel is closed before the links go.
-    drop(std::sync::Arc::clone(store.backing_up()).lock_owned().await);
+    drop(Arc::clone(store.backing_up()).lock_owned().await);
     assert!(!links.exists());
     store.close().await.unwrap();
     drop(store);
