@@ -20,7 +20,7 @@ pub struct BackupStream<'c> {
 }
 
 impl Client {
-    /// Begins one.
+    /// Begins one, and waits until the host has taken it.
     pub async fn back_up(&self, asked: &Value) -> Result<BackupStream<'_>, ClientError> {
         let request = self.request(Method::POST, &["v1", "backup"], &[])?.json(asked).timeout(BACKUP_TIME_MAX);
         let url = || self.url().to_owned();

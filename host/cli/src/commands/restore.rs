@@ -42,7 +42,7 @@ pub struct Restore {
     /// Read all of it again from the folder, and compare
     #[arg(long)]
     pub verify: bool,
-    /// Where to.
+    /// Where to, and for which host.
     #[command(flatten)]
     pub config: ConfigArgs,
 }

@@ -32,7 +32,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// Folders that files of a backup may lie in.
 pub const FOLDERS: [&str; 3] = ["manifest", "sstables", "wal"];
 
-/// Kinds of entries.
+/// Kinds of entries, as they are written.
 const FILE: u8 = 1;
 const EARLIER: u8 = 2;
 const END: u8 = 3;

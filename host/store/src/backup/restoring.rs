@@ -227,7 +227,7 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Notes files.
+/// Notes which files there are.
 struct Held(Vec<HeldFile>);
 
 impl Sink for Held {
