@@ -10,7 +10,7 @@ use waybill_core::port::backup::{BackupError, BackupPieces, BackupStore, HeldFil
 use waybill_core::port::kv::{KvExpectation, KvQuota, KvStore};
 
 use super::{memory, patient};
-use crate::{RestoreError, Restored, SurrealStore, held_files, restore};
+use crate::{Durability, RestoreError, Restored, SurrealStore, held_files, restore};
 
 const QUOTA: KvQuota = KvQuota { entries_max: 10_000, value_bytes_max: 1 << 20, total_bytes_max: 1 << 30 };
 
@@ -174,6 +174,12 @@ async fn links_go_with_their_backup_and_with_the_next_start() {
 
 #[tokio::test]
 async fn a_store_that_is_not_on_disk_says_where_its_data_is() {
-    let Err(refused) = memory().await.back_up(Vec::new()).await else { panic!("memory has no files") };
-    assert_eq!(refused.code().as_str(), "STORAGE.BACKUP_ELSEWHERE");
+    let memory = memory().await;
+    // As it is behind `ws://`, but for the server.
+    let server = SurrealStore::over(Arc::clone(&memory.engine), false, Durability::Server, 1, None, 1 << 20);
+    for (store, words) in [(memory, "memory"), (server, "surreal export")] {
+        let Err(refused) = store.back_up(Vec::new()).await else { panic!("it has no files") };
+        assert_eq!(refused.code().as_str(), "STORAGE.BACKUP_ELSEWHERE");
+        assert!(refused.to_string().contains(words) && !refused.retryable(), "{refused}");
+    }
 }
