@@ -41,6 +41,8 @@ fn a_backup_of_a_running_host_is_restored_with_what_waits_in_it() {
     assert!(made.err.contains("read again and whole") && made.out.is_empty(), "{made:?}");
     assert_eq!(at("monday.wb").metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!at("monday.wb.part").exists());
+    let trail = ask(&url, &["audit", "list", "-o", "json"]);
+    assert!(trail.out.contains("BackupTaken"), "{}", trail.out);
     let again = ask(&url, &["backup", name(&at("monday.wb"))]);
     assert!(again.exit == Exit::Usage && again.err.contains("is there already"), "{again:?}");
     // One that was killed left it.

@@ -63,6 +63,7 @@ pub trait BackupPieces: Send + 'static {
 
 #[async_trait]
 pub trait BackupStore: Send + Sync + 'static {
-    /// Begins a backup of what is committed by now. Of files that an earlier backup has, with the same content, it holds the names only.
-    async fn back_up(&self, earlier: Vec<HeldFile>) -> Result<Box<dyn BackupPieces>, BackupError>;
+    /// Begins a backup of what is committed by now. Of files that an earlier backup has, with the same content, it holds the names only. `by` =
+    /// who takes it, for the audit trail, without whose line nobody gets one.
+    async fn back_up(&self, earlier: Vec<HeldFile>, by: &str) -> Result<Box<dyn BackupPieces>, BackupError>;
 }

@@ -37,9 +37,8 @@ pub(crate) async fn back_up(State(app): State<App>, caller: Caller, request: Req
     let Some(store) = &app.backup else {
         return Err(refused(&BackupError::Elsewhere("this host has nothing that could be backed up")));
     };
-    let pieces = store.back_up(asked.earlier).await.map_err(|error| refused(&error))?;
+    let pieces = store.back_up(asked.earlier, caller.name()).await.map_err(|error| refused(&error))?;
     drop(share);
-    tracing::info!(caller = caller.name(), "a backup is taken");
     let mut response = Response::new(Body::from_stream(futures::stream::unfold(Some(pieces), next)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     response.extensions_mut().insert(Ongoing);

@@ -26,9 +26,10 @@ impl BackupPieces for Texts {
 
 #[async_trait]
 impl BackupStore for FixedBackup {
-    async fn back_up(&self, earlier: Vec<HeldFile>) -> Result<Box<dyn BackupPieces>, BackupError> {
+    async fn back_up(&self, earlier: Vec<HeldFile>, by: &str) -> Result<Box<dyn BackupPieces>, BackupError> {
         let mut texts: VecDeque<_> =
             ["one ", "two ", "three"].into_iter().skip(earlier.len()).map(|text| Ok(Bytes::from(text))).collect();
+        assert!(!by.is_empty(), "the trail says who took it");
         match earlier.first().map(|file| file.name.as_str()) {
             Some("elsewhere") => return Err(BackupError::Elsewhere("it is on a server")),
             Some("busy") => return Err(BackupError::Busy),

@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,6 +26,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use waybill_core::port::backup::{BackupError, BackupPieces, BackupStore, HeldFile};
 use waybill_core::port::store::StoreError;
+use waybill_core::port::transact::{AuditEvent, TransactStore};
+use waybill_core::time::UnixMillis;
 use waybill_surreal::WhileClosed;
 
 use crate::config::Durability;
@@ -45,7 +48,7 @@ const PIECES_AHEAD: usize = 4;
 
 #[async_trait]
 impl BackupStore for SurrealStore {
-    async fn back_up(&self, earlier: Vec<HeldFile>) -> Result<Box<dyn BackupPieces>, BackupError> {
+    async fn back_up(&self, earlier: Vec<HeldFile>, by: &str) -> Result<Box<dyn BackupPieces>, BackupError> {
         let elsewhere = match self.durability() {
             Durability::Server => Some(
                 "the data is on a SurrealDB server, which knows alone what is consistent there: back it up with `surreal export`, or as \
@@ -60,6 +63,7 @@ impl BackupStore for SurrealStore {
             return Err(BackupError::Elsewhere(cause));
         }
         let alone = Arc::clone(self.backing_up()).try_lock_owned().map_err(|_| BackupError::Busy)?;
+        self.audit(&taken_by(by, earlier.len())).await?;
         let (taken, taking) = oneshot::channel();
         let work: WhileClosed = Box::new(move |data: &Path| -> io::Result<()> {
             // Whoever asked may have gone away: then it is dropped here.
@@ -79,6 +83,19 @@ impl BackupStore for SurrealStore {
             }
         });
         Ok(Box::new(Pieces(pieces)))
+    }
+}
+
+/// Whoever has a backup has everything: the trail says who took one, and so does the backup.
+fn taken_by(by: &str, earlier: usize) -> AuditEvent {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    AuditEvent {
+        at: UnixMillis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+        kind: "BackupTaken".to_owned(),
+        actor: by.to_owned(),
+        tenant: None,
+        object: "store".to_owned(),
+        detail: serde_json::json!({ "earlier_files": earlier }),
     }
 }
 

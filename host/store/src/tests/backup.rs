@@ -35,7 +35,7 @@ async fn taken(mut pieces: Box<dyn BackupPieces>) -> Vec<u8> {
 }
 
 async fn back_up(store: &SurrealStore, earlier: Vec<HeldFile>) -> Vec<u8> {
-    taken(store.back_up(earlier).await.unwrap()).await
+    taken(store.back_up(earlier, "ann").await.unwrap()).await
 }
 
 /// Restores into a folder below this one.
@@ -51,10 +51,10 @@ async fn a_backup_has_what_was_committed_before_it_and_the_store_goes_on() {
     let store = open(&from).await;
     put(&store, "before").await;
     let incarnation = store.incarnation().await.unwrap();
-    let pieces = store.back_up(Vec::new()).await.unwrap();
+    let pieces = store.back_up(Vec::new(), "ann").await.unwrap();
     // While nobody has taken any of it.
     put(&store, "after").await;
-    assert!(matches!(store.back_up(Vec::new()).await, Err(BackupError::Busy)));
+    assert!(matches!(store.back_up(Vec::new(), "ann").await, Err(BackupError::Busy)));
     let backup = taken(pieces).await;
     assert_eq!(keys(&store).await, ["after", "before"]);
 
@@ -157,7 +157,7 @@ async fn links_go_with_their_backup_and_with_the_next_start() {
     let links = top.path().join("waybill.snapshots");
     let store = open(top.path()).await;
     put(&store, "a").await;
-    let pieces = store.back_up(Vec::new()).await.unwrap();
+    let pieces = store.back_up(Vec::new(), "ann").await.unwrap();
     assert!(links.exists());
     taken(pieces).await;
     // The channel is closed before the links go.
@@ -178,7 +178,7 @@ async fn a_store_that_is_not_on_disk_says_where_its_data_is() {
     // As it is behind `ws://`, but for the server.
     let server = SurrealStore::over(Arc::clone(&memory.engine), false, Durability::Server, 1, None, 1 << 20);
     for (store, words) in [(memory, "memory"), (server, "surreal export")] {
-        let Err(refused) = store.back_up(Vec::new()).await else { panic!("it has no files") };
+        let Err(refused) = store.back_up(Vec::new(), "ann").await else { panic!("it has no files") };
         assert_eq!(refused.code().as_str(), "STORAGE.BACKUP_ELSEWHERE");
         assert!(refused.to_string().contains(words) && !refused.retryable(), "{refused}");
     }
