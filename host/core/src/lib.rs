@@ -3,6 +3,7 @@
 //! Pure: no clock, no randomness, no I/O, no spawn. Time, entropy and identifiers come in as arguments. It knows no
 //! other crate of this workspace.
 
+pub mod alert;
 pub mod annotation;
 pub mod annotations;
 pub mod audit;

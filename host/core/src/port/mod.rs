@@ -6,6 +6,7 @@ pub mod changes;
 pub mod dead;
 pub mod dedup;
 pub mod direct_store;
+pub mod disk;
 pub mod followup;
 pub mod handler;
 pub mod http_handler;

@@ -269,6 +269,10 @@ pub trait TransactStore: Send + Sync + 'static {
     async fn set_paused(&self, transport: &str, paused: bool) -> Result<(), StoreError>;
     /// Names of the transports that are paused.
     async fn paused(&self) -> Result<Vec<String>, StoreError>;
+    /// Notes a host's record of open incidents, as text; an empty one takes the note away.
+    async fn note_incidents(&self, host: &str, record: &str) -> Result<(), StoreError>;
+    /// What was noted last; empty where nothing is.
+    async fn incidents(&self, host: &str) -> Result<String, StoreError>;
     /// Appends to the audit trail.
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError>;
     /// Lines of the audit trail that are asked for, newest first, at most `limit`. It reads a bounded number and then answers a cursor

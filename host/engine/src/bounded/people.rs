@@ -153,6 +153,12 @@ impl TransactStore for Bounded<dyn TransactStore> {
     async fn paused(&self) -> Result<Vec<String>, StoreError> {
         within!(self.paused())
     }
+    async fn note_incidents(&self, host: &str, record: &str) -> Result<(), StoreError> {
+        within!(self.note_incidents(host, record))
+    }
+    async fn incidents(&self, host: &str) -> Result<String, StoreError> {
+        within!(self.incidents(host))
+    }
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         within!(self.audit(event))
     }

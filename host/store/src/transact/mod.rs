@@ -35,6 +35,8 @@ use crate::tables::{META, OPERATIONS};
 const PAUSED: &str = "paused/";
 /// Behind all of them.
 const PAUSED_END: &str = "paused0";
+/// Records of open incidents lie under this and the name of their host.
+const INCIDENTS: &str = "incidents/";
 /// Far more transports than a host has.
 const PAUSED_MAX: usize = 10_000;
 /// Operations read in one page.
@@ -132,6 +134,23 @@ impl TransactStore for SurrealStore {
         let until = Bound::Excluded(RecordIdKey::String(PAUSED_END.into()));
         let rows = transaction.scan(META, from, until, PAUSED_MAX).await.map_err(store_error)?;
         Ok(rows.iter().filter_map(|row| text_of(row.fields.get("transport"))).map(str::to_owned).collect())
+    }
+
+    async fn note_incidents(&self, host: &str, record: &str) -> Result<(), StoreError> {
+        let key = RecordIdKey::String(format!("{INCIDENTS}{host}").into());
+        let transaction = self.begin(true).await?;
+        let worked = match record.is_empty() {
+            true => transaction.delete(META, key).await,
+            false => transaction.put(META, key, object([("incidents", text(record))])).await,
+        };
+        finish(transaction, worked.map_err(store_error)).await
+    }
+
+    async fn incidents(&self, host: &str) -> Result<String, StoreError> {
+        let transaction = self.begin(false).await?;
+        let key = RecordIdKey::String(format!("{INCIDENTS}{host}").into());
+        let noted = transaction.get(META, key).await.map_err(store_error)?;
+        Ok(noted.and_then(|fields| text_of(fields.get("incidents")).map(str::to_owned)).unwrap_or_default())
     }
 
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {

@@ -136,6 +136,7 @@ macro_rules! store_conformance {
             operations: only_running_operations_are_to_be_resumed
             operations: the_latest_operations_are_listed_and_a_tenant_sees_its_own
             operations: a_pause_stays_until_it_is_lifted
+            operations: a_record_of_incidents_stays_until_it_is_empty
             audit: the_trail_is_read_from_its_end
             audit: a_tenant_reads_its_own_trail
             audit: every_event_comes_back_as_it_was_written

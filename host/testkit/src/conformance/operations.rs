@@ -154,3 +154,14 @@ pub async fn a_pause_stays_until_it_is_lifted(store: &impl Store) {
     }
     assert_eq!(store.paused().await.unwrap(), ["webhooks"]);
 }
+
+pub async fn a_record_of_incidents_stays_until_it_is_empty(store: &impl Store) {
+    assert_eq!(store.incidents("a").await.unwrap(), "");
+    for (host, record) in [("a", "{}"), ("b", "{\"open\":[]}"), ("a", "[]"), ("never", "")] {
+        store.note_incidents(host, record).await.unwrap();
+    }
+    assert_eq!(store.incidents("a").await.unwrap(), "[]");
+    assert_eq!(store.incidents("b").await.unwrap(), "{\"open\":[]}");
+    store.note_incidents("a", "").await.unwrap();
+    assert_eq!((store.incidents("a").await.unwrap(), store.paused().await.unwrap().len()), (String::new(), 0));
+}

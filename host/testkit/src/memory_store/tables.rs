@@ -75,6 +75,8 @@ pub struct Tables {
     /// `outbox_quarantine`: why, and what lay there.
     pub quarantine: BTreeMap<(ShardId, Seq), (String, Option<SegmentContent>)>,
     pub paused: BTreeSet<String>,
+    /// Records of open incidents, by host.
+    pub incidents: BTreeMap<String, String>,
     pub operations: BTreeMap<String, Operation>,
     /// `waybill_audit`, by instant and the order of writing.
     pub audit: BTreeMap<(UnixMillis, u64), AuditEvent>,

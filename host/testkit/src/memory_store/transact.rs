@@ -116,6 +116,20 @@ impl TransactStore for MemoryStore {
         Ok(self.read(|tables| tables.paused.iter().cloned().collect()))
     }
 
+    async fn note_incidents(&self, host: &str, record: &str) -> Result<(), StoreError> {
+        self.check()?;
+        self.write(|tables| match record.is_empty() {
+            true => tables.incidents.remove(host),
+            false => tables.incidents.insert(host.to_owned(), record.to_owned()),
+        });
+        Ok(())
+    }
+
+    async fn incidents(&self, host: &str) -> Result<String, StoreError> {
+        self.check()?;
+        Ok(self.read(|tables| tables.incidents.get(host).cloned().unwrap_or_default()))
+    }
+
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.check()?;
         if let Some(error) = self.faults.lock().audits.clone() {

@@ -298,6 +298,12 @@ impl TransactStore for Shim {
     async fn paused(&self) -> Result<Vec<String>, StoreError> {
         self.inner.paused().await
     }
+    async fn note_incidents(&self, host: &str, record: &str) -> Result<(), StoreError> {
+        self.inner.note_incidents(host, record).await
+    }
+    async fn incidents(&self, host: &str) -> Result<String, StoreError> {
+        self.inner.incidents(host).await
+    }
     async fn audit(&self, event: &AuditEvent) -> Result<(), StoreError> {
         self.inner.audit(event).await
     }
