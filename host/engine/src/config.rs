@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use waybill_core::alert::AlertSettings;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::EndpointSettings;
 use waybill_core::idempotency;
@@ -13,6 +14,7 @@ use waybill_core::outbox::rates::Rate;
 use waybill_core::outbox::suspicion::Caution;
 use waybill_core::port::backoff::BackoffPolicy;
 use waybill_core::port::dedup::DedupStore;
+use waybill_core::port::disk::Disk;
 use waybill_core::port::idempotency::IdempotencyStore;
 use waybill_core::port::query::QueryStore;
 use waybill_core::port::saga::HttpSteps;
@@ -117,6 +119,8 @@ impl SagaConfig {
 pub struct EngineConfig {
     /// Name of this host: in shard records, attempts and the audit.
     pub host: String,
+    /// Name of the machine, the same after a restart: alerts name it.
+    pub machine: String,
     /// Nobody else can open this store (an embedded one, locked): shards are taken over at once and the doorstep is
     /// watched in memory.
     pub exclusive: bool,
@@ -151,6 +155,10 @@ pub struct EngineConfig {
     pub keep_audit: Duration,
     /// Dead letters from which readiness warns; 0 = never.
     pub dead_alert_at: u64,
+    /// What there are alerts of, and where they go; none = there are none.
+    pub alerts: Option<AlertSettings>,
+    /// The disk of an embedded store; none = it isn't known. It is as at the start.
+    pub disk: Option<Arc<dyn Disk>>,
     /// Every call of the store is given up after this; a walk over a whole table, or a transaction of many statements, after a
     /// multiple of it.
     pub store_timeout: Duration,
@@ -191,8 +199,10 @@ pub struct EngineConfig {
 impl EngineConfig {
     /// Defaults for everything that has one; no routes, no transports.
     pub fn new(host: impl Into<String>) -> Self {
+        let host = host.into();
         Self {
-            host: host.into(),
+            machine: host.clone(),
+            host,
             exclusive: true,
             shards: 1,
             batch: 50,
@@ -209,6 +219,8 @@ impl EngineConfig {
             tx_events: true,
             keep_audit: Duration::from_secs(90 * 24 * 3600),
             dead_alert_at: 0,
+            alerts: None,
+            disk: None,
             store_timeout: STORE_TIMEOUT_DEFAULT,
             durability: "unknown".to_owned(),
             retries: Retries {

@@ -19,6 +19,7 @@ use waybill_core::port::step_needs::StepNeeds;
 use waybill_core::port::transport::CallError;
 
 use crate::admission::Admission;
+use crate::alerts::{self, Alerts};
 use crate::bounded::{bounded, bounded_inbox, bounded_sagas, bounded_streams};
 use crate::clock::{Clock, Clocks};
 use crate::commit::Commits;
@@ -150,12 +151,14 @@ impl Engine {
             history_fronts: janitor::HistoryFronts::default(),
             quarantine: Arc::default(),
             dead_counted: Mutex::default(),
+            alerts: Alerts::default(),
             spread: std::sync::atomic::AtomicU64::new(0),
             draining: std::sync::atomic::AtomicBool::new(false),
         });
         let mut background = janitor::start(&outbox);
         background.push(operations::start(&outbox));
         background.push(history::start(&outbox));
+        background.push(alerts::start(&outbox));
         background.extend(inbox.iter().map(Inbox::background));
         streams.iter().for_each(|streams| streams.background());
         Self {

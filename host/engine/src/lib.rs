@@ -5,6 +5,7 @@
 //! It knows the core's ports only: no store, no plugin host, no HTTP.
 
 mod admission;
+mod alerts;
 mod bounded;
 mod changes;
 mod clock;

@@ -45,6 +45,7 @@ use waybill_core::port::transact::AuditEvent;
 use waybill_core::time::UnixMillis;
 
 use crate::admission::Admission;
+use crate::alerts::Alerts;
 use crate::idempotency::Idempotency;
 use crate::inbox::service::Inbox;
 use crate::janitor::HistoryFronts;
@@ -77,6 +78,8 @@ pub(crate) struct Outbox {
     pub quarantine: Arc<quarantine::Counts>,
     /// Dead letters of messages, of events and of the inbox, as readiness counted them last.
     pub dead_counted: Mutex<Option<DeadCounted>>,
+    /// Told of in readiness with it.
+    pub alerts: Alerts,
     pub spread: AtomicU64,
     pub draining: AtomicBool,
 }

@@ -188,6 +188,7 @@ impl StatusService for Outbox {
             Err(_late) => silent("dead letters"),
         }));
         checks.extend(quarantine.unwrap_or_else(|_late| Some(silent("quarantine"))));
+        checks.extend(self.alerts.readiness());
         checks
     }
 }
@@ -306,7 +307,7 @@ impl Outbox {
     }
 
     /// Dead letters of messages and events, and of received messages.
-    async fn dead_counts(&self) -> Result<(Depths, u64), StoreError> {
+    pub(crate) async fn dead_counts(&self) -> Result<(Depths, u64), StoreError> {
         let counted = self.context.stores.query.depths(DEAD_READS_MAX).await;
         // Of a store that doesn't answer any more, what was counted before isn't so now.
         let depths = counted.inspect_err(|_| *self.dead_counted.lock() = None)?;
