@@ -34,6 +34,7 @@ const FIXED: &[&str] = &[
     "outbox",
     "dead",
     "audit",
+    "alert",
     "idempotency",
     "inbox",
     "events",
@@ -153,6 +154,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
     let ui = sections::ui(fixed(&mut reader, &root, "ui"));
     let auth = tokens::auth(&mut reader, &root, &file, &server, ui.is_some(), &mut warnings);
     let (transports, routes) = transports_and_routes(&mut reader, &root, &known, !auth.required, &mut warnings);
+    let alert = sections::alert(fixed(&mut reader, &root, "alert"), &routes);
     let mut events = sections::events(fixed(&mut reader, &root, "events"));
     sections::bound_subscriptions(&reader, &mut events, &server, &mut warnings);
     let patterns = streams::patterns(&mut reader, &root);
@@ -187,6 +189,7 @@ fn read(text: &str, inputs: &Inputs) -> Result<Config, ConfigError> {
         outbox,
         dead,
         audit,
+        alert,
         saga,
         idempotency,
         inbox,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use waybill_core::alert::AlertSettings;
 use waybill_core::backoff::RetryPolicy;
 use waybill_core::endpoint::{EndpointSettings, Grants};
 use waybill_core::idempotency;
@@ -31,6 +32,8 @@ pub struct Config {
     pub outbox: OutboxSettings,
     pub dead: DeadSettings,
     pub audit: AuditSettings,
+    /// `[alert]`; none = there are no alerts.
+    pub alert: Option<AlertSettings>,
     pub saga: SagaSettings,
     pub idempotency: idempotency::Settings,
     pub inbox: InboxSettings,

@@ -31,7 +31,7 @@ use waybill_server::tls::{Encryption, Tls};
 use waybill_store::{OpenError, StoreConfig, SurrealStore};
 
 use super::inbound::{CLOSE_TIMEOUT, Inbound};
-use super::steps;
+use super::{disk, steps};
 use crate::compile::{compiler, open_with_or_without};
 use crate::config::{Config, OnDead, StoreKind, TlsSettings, broker_of, cache_folder};
 use crate::data;
@@ -317,6 +317,9 @@ pub fn engine_config(
         keep_dead: config.dead.keep,
         dead_holds_key: config.dead.on_dead == OnDead::HoldKey,
         dead_alert_at: config.dead.alert_at,
+        alerts: config.alert.clone(),
+        machine: host_name(),
+        disk: disk::of_store(config),
         tx_events: config.audit.messages,
         keep_audit: config.audit.keep,
         store_timeout: store_timeout(config),

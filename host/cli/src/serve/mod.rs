@@ -6,6 +6,7 @@
 
 mod auth;
 pub(crate) mod compose;
+mod disk;
 mod inbound;
 mod offline;
 mod reload;

@@ -2,6 +2,7 @@
 #![recursion_limit = "512"]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+mod alert_settings;
 mod alone;
 mod call;
 mod changes;

@@ -1,5 +1,6 @@
 //! What each section of `waybill.toml` takes, with defaults and bounds.
 
+mod alert;
 mod consumer;
 mod events;
 mod idempotency;
@@ -28,6 +29,7 @@ use super::kinds::Set;
 use super::model::{AuditSettings, DeadSettings, LimitSettings, LogFormat, LogSettings, OnDead, TenantSettings};
 use super::reader::Section;
 
+pub use alert::alert;
 pub use consumer::{ReadConsumer, Tables, consumer};
 pub use events::{bound_subscriptions, events};
 pub use idempotency::idempotency;

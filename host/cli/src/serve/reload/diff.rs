@@ -30,6 +30,7 @@ const LIVE: &[&str] = &[
     "outbox.retry_after_max",
     "outbox.backoff",
     "outbox.backoff.",
+    "alert.",
     "audit.keep",
     "auth.token[",
     "dead.keep",
