@@ -114,7 +114,7 @@ struct Over {
     detail: String,
 }
 
-/// One incident.
+/// Something that is wrong, from when it has lasted on until its end is out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
     pub rule: Rule,
@@ -151,7 +151,7 @@ impl Incident {
         true
     }
 
-    /// Its next message.
+    /// The message that is to be sent next, if any is.
     fn due(&self) -> Option<Notice> {
         let notice = |phase, until, detail: &str| Notice {
             rule: self.rule,

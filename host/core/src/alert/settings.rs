@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::format::Format;
 use super::incidents::Pace;
 
-/// Where alerts go.
+/// Where alerts go, and how they are read there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Name of the transport to which routes lead `topic`.
@@ -17,7 +17,7 @@ pub struct Target {
 /// From when on there is an alert; none = never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Dead letters.
+    /// So many dead letters.
     pub dead: Option<u64>,
     /// Age of the oldest message that is ready to be sent.
     pub oldest: Option<Duration>,

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use waybill_api::status::{Check, CheckStatus};
-use waybill_core::alert::{AlertSettings, Incidents, Rule};
+use waybill_core::alert::{AlertSettings, Incidents, Phase, Rule};
 use waybill_core::port::service::ServiceError;
 
 use crate::service::Outbox;
@@ -57,11 +57,11 @@ impl Alerts {
         }
         let open = open?;
         if dead > 0 {
-            return check(CheckStatus::Warn, format!("{dead} of them are dead letters: nobody got these"));
+            return check(CheckStatus::Warn, format!("nobody got those that are dead letters: {dead}"));
         }
         match held {
             Some(held) => check(CheckStatus::Warn, format!("they can't be sent: {held}")),
-            None => check(CheckStatus::Ok, format!("{open} incidents are open")),
+            None => check(CheckStatus::Ok, format!("incidents that are open: {open}")),
         }
     }
 
@@ -147,7 +147,7 @@ impl Watch {
     async fn send(&mut self, outbox: &Outbox, settings: &AlertSettings, round: &Round) -> Result<(), ServiceError> {
         for _ in 0..SENDS_MAX {
             let due = self.incidents.due();
-            if due.iter().any(|notice| notice.rule == Rule::DiskLow) {
+            if due.iter().any(|notice| notice.rule == Rule::DiskLow && notice.phase == Phase::Begin) {
                 observe::give_reserve(outbox).await;
             }
             self.write(outbox).await?;

@@ -56,8 +56,8 @@ pub(super) async fn see(outbox: &Outbox, settings: &AlertSettings, incidents: &I
     let now = outbox.context.clock.now().wall;
     let seen = Observations { now, ..Observations::default() };
     let mut round = Round { seen, held: None, is_fallback_held: false, dead: None };
-    dead_letters(outbox, settings, &mut round).await;
     if outbox.shards.iter().any(|shard| shard.is_owned()) {
+        dead_letters(outbox, settings, &mut round).await;
         oldest(outbox, settings, &mut round).await;
         blocked(outbox, settings, incidents, &mut round).await;
         stuck(outbox, settings, &mut round);
@@ -206,8 +206,10 @@ async fn disk(outbox: &Outbox, settings: &AlertSettings, round: &mut Round) {
     let looked = with_disk(disk, move |disk| {
         let free = disk.free_bytes()?;
         let level = falling(free, at);
-        if level == Level::Within {
-            disk.keep_reserve()?;
+        if level == Level::Within
+            && let Err(error) = disk.keep_reserve()
+        {
+            tracing::warn!(%error, "nothing can be kept back on the store's disk for the alert of a full one");
         }
         Ok((free, level))
     });

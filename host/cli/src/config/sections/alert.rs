@@ -76,7 +76,7 @@ fn bounds(section: &mut Section<'_, '_>) -> Bounds {
     }
 }
 
-/// Zero is never.
+/// A bound of zero means never.
 fn count(at: u64) -> Option<u64> {
     (at > 0).then_some(at)
 }
