@@ -9,7 +9,7 @@ pub struct Glance {
     pub depths: Vec<OutboxStats>,
     /// All transports, also those for which nothing waits.
     pub transports: Vec<String>,
-    /// Dead letters of all kinds as readiness counted them last; none = it didn't, because `dead.alert_at` is 0 or the store doesn't answer.
+    /// Dead letters of all kinds as readiness or alerts counted them last; none = neither did, because `dead.alert_at` is 0 and there are no alerts, or the store doesn't answer.
     pub dead: Option<DeadCounted>,
 }
 

@@ -245,5 +245,7 @@ impl Incidents {
 /// A text on one line, as much of it as a message has.
 fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(DETAIL_BYTES_MAX);
-    one_line(text.get(..end).unwrap_or_default()).into_owned()
+    let mut line = one_line(text.get(..end).unwrap_or_default()).into_owned();
+    line.truncate(line.floor_char_boundary(DETAIL_BYTES_MAX));
+    line
 }

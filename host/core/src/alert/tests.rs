@@ -105,7 +105,7 @@ fn there_are_only_so_many_incidents() {
         rule: Rule::DiskLow,
         subject: number.to_string(),
         level: Level::Past,
-        detail: "x".repeat(2 * DETAIL_BYTES_MAX),
+        detail: "\n".repeat(2 * DETAIL_BYTES_MAX),
     };
     let known = BTreeSet::from([Rule::DiskLow]);
     let seen = Observations { now: UnixMillis(1), known, found: (0..INCIDENTS_MAX + 5).map(found).collect() };
