@@ -252,6 +252,17 @@ async fn an_answer_is_taken_once_and_from_the_browser_that_began() {
 }
 
 #[tokio::test]
+async fn another_site_begins_no_sign_in() {
+    let scene = Scene::open("").await;
+    let foreign = with(crate::support::get("/ui/sign-in/oidc?to=%2Fui%2Faudit"), "sec-fetch-site", "cross-site");
+    let answer = send(&scene.router, foreign).await;
+    assert_eq!((answer.status.as_u16(), answer.header("location")), (303, "/ui/sign-in?to=%2Fui%2Faudit"));
+    assert!(answer.headers.get("set-cookie").is_none(), "{:?}", answer.headers);
+    let own = with(crate::support::get("/ui/sign-in/oidc"), "sec-fetch-site", "same-origin");
+    assert!(send(&scene.router, own).await.header("location").starts_with(&scene.provider.issuer));
+}
+
+#[tokio::test]
 async fn what_the_provider_refuses_or_says_wrongly_opens_nothing() {
     let scene = Scene::open("").await;
     for (code, claims, why) in [
